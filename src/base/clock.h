@@ -1,0 +1,10 @@
+/* Time: seconds on the monotonic clock (since some fixed instant of this machine), sleeping, and wall-clock text. */
+#ifndef PENSTOCK_BASE_CLOCK_H
+#define PENSTOCK_BASE_CLOCK_H
+
+double clock_now(void);
+void clock_sleep(double seconds);
+/* UTC as 2026-01-31T12:00:00Z in the caller's buffer of at least 32 bytes. */
+void clock_format(char text[32]);
+
+#endif

@@ -1,0 +1,27 @@
+/* Lines for people. Rank 0 speaks on standard output and in the run's log file; warnings go to standard error as well
+ * as the log; other ranks are silent except through log_rank. Every line is formatted into a buffer and written with one
+ * write(2), so that lines of several ranks never mix.
+ */
+#ifndef PENSTOCK_BASE_LOG_H
+#define PENSTOCK_BASE_LOG_H
+
+/* Sets the rank that this process speaks as. Before it, rank is 0. */
+void log_init(int rank);
+int log_get_rank(void);
+
+/* Also appends rank 0's lines to this file from now on; NULL closes it. Returns a status. */
+int log_open_file(const char *path);
+
+/* One line from rank 0 on standard output and in the log file; a newline is added. No effect on other ranks. */
+void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* One line from rank 0, "penstock: warning: ...", on standard error and in the log file. */
+void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* One line from any rank, "penstock: rank R: ...", on standard error (and in the log file on rank 0). */
+void log_rank(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The error line: "penstock: error: ..." on standard error and in the log file, whatever the rank. */
+void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,68 @@
+/* Messages between ranks. The only module that knows MPI (comm_mpi.c); no MPI type appears here.
+ *
+ * Every wait polls (test, then back off from busy polling to 1 ms sleeps; busy polling only while this node has at least
+ * as many cores as ranks) and is bounded by the hang timeout, after which the watchdog names the silent rank and ends the
+ * job. Functions ending in _all are collective over all ranks; the others may be called by one rank alone. All calls come
+ * from one thread.
+ */
+#ifndef PENSTOCK_COMM_COMM_H
+#define PENSTOCK_COMM_COMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct comm;
+struct comm_request;
+
+/* Starts MPI (installs nothing else; signal handlers must already be in place). A process that is rank 0 of 1 although its
+ * launcher started several tasks (SLURM_NTASKS, PMI_SIZE, OMPI_COMM_WORLD_SIZE, PALS_SIZE > 1) is refused with
+ * STATUS_MISTAKE and the repair, unless allow_single. Also sets the error module's abort hook. */
+int comm_open_all(int *argc, char ***argv, bool allow_single, struct comm **comm);
+/* Waits for all ranks, ends MPI. Open requests are a bug (CHECK). */
+void comm_close_all(struct comm **comm);
+/* Ends the whole job at once with this exit status, from one rank. Whoever calls has printed the message. */
+_Noreturn void comm_abort(struct comm *comm, int status);
+
+int comm_get_rank(const struct comm *comm);
+int comm_get_size(const struct comm *comm);
+int comm_get_node_rank(const struct comm *comm); /* rank among those of this node */
+int comm_get_node_size(const struct comm *comm);
+/* Host name of a rank (owned by comm); known on all ranks after comm_open_all. */
+const char *comm_get_host(const struct comm *comm, int rank);
+/* "MPICH 4.0.2", static. */
+const char *comm_get_library(void);
+/* Seconds to add to this rank's clock_now() to get rank 0's, measured at open by ping-pong (0 on the same node). */
+double comm_get_clock_offset(const struct comm *comm);
+
+/* Longest message sent in one piece, bytes (default 1 GiB; longer ones go in pieces in order). For tests. */
+void comm_set_piece(struct comm *comm, int64_t bytes);
+
+/* ---- point to point. `tag` is 0..2^27-1; messages of one pair with one tag arrive in the order sent. Buffers belong to
+ * the caller and must stay until the request is complete. ---- */
+struct comm_request *comm_send_begin(struct comm *comm, int peer, int tag, const void *data, int64_t bytes);
+struct comm_request *comm_receive_begin(struct comm *comm, int peer, int tag, void *data, int64_t bytes);
+/* True when complete; then the request is freed and *request is NULL. Never blocks. A message of another size than asked
+ * for ends the job with a message that names both. */
+bool comm_test(struct comm_request **request);
+/* Waits; `what` describes it for the watchdog. */
+void comm_wait(struct comm *comm, struct comm_request **request, const char *what);
+/* Lets messages move and answers the watchdog of others; call it often during long work. Cheap. */
+void comm_poll(struct comm *comm);
+/* One round of waiting: `fruitless` counts the rounds without any progress so far; sleeps accordingly, and after the hang
+ * timeout without progress calls the watchdog, which does not return. */
+void comm_back_off(struct comm *comm, int64_t fruitless, const char *what);
+
+/* ---- collective ---- */
+void comm_barrier_all(struct comm *comm);
+void comm_broadcast_all(struct comm *comm, int root, void *data, int64_t bytes);
+/* Every rank gives `bytes` (may differ); all get all parts in rank order in `out`, offsets[size+1] filled in. With out NULL
+ * only offsets are filled in (one exchange of sizes). */
+void comm_gather_all(struct comm *comm, const void *data, int64_t bytes, void *out, int64_t *offsets);
+/* As comm_gather_all, only root receives. */
+void comm_gather_root_all(struct comm *comm, int root, const void *data, int64_t bytes, void *out, int64_t *offsets);
+/* The ranks agree on one status: OK when all are; else the status and message of the first failing rank become everyone's
+ * (error_text), to be printed by rank 0 alone. */
+int comm_agree_all(struct comm *comm, int status);
+
+#endif
