@@ -1,0 +1,94 @@
+/* The task graph: what simulator and executor both consume, and the table that plan.h5 and trace.h5 store.
+ *
+ * One node is one action of one rank on one stream. Every edge is finish to start; nodes of one stream do not overlap and
+ * go in `position` order. A transfer fills its SF (SB, ST) on the sender's send stream; its RF ends with it.
+ *
+ * Memory. Every device allocation is a row of the buffer table: allocated when compute node `alloc` starts, freed when
+ * compute node `release` ends, both on the buffer's rank, so that the bytes in use follow from each rank's compute order
+ * alone and not from how fast messages travel. device_alloc and device_free of a node are the sums over its buffers. A
+ * receive is posted one compute node ahead of its consumer: its buffer is charged to the start of the consumer's
+ * predecessor in the rank's compute order, and the edge to the receive comes from the node before that. A sent buffer is
+ * freed at the end of the first compute node that starts after the receiver has provably finished with the message (the
+ * consumer of the next message that the receiver sends back after consuming it); where there is none, an edge from the
+ * send to the second next compute node of the sender bounds it, at the end of the rank's order at the latest.
+ */
+#ifndef PENSTOCK_DAG_DAG_H
+#define PENSTOCK_DAG_DAG_H
+
+#include "plan/plan.h"
+
+struct model;
+
+/* What a buffer holds, of one (stage, micro-batch). */
+#define BUFFER_KINDS(X)                                                                                                \
+  X(BUFFER_INPUT, "input")             /* hidden state that enters the stage (received or from a stage on this rank) */ \
+  X(BUFFER_KEEP_INPUT, "keep_input")   /* activations kept until the input pass */                                     \
+  X(BUFFER_KEEP_WEIGHT, "keep_weight") /* activations kept until the weight pass */                                    \
+  X(BUFFER_OUTPUT, "output")           /* hidden state to be sent */                                                   \
+  X(BUFFER_D_OUTPUT, "d_output")       /* gradient that enters the backward (received or from this rank) */            \
+  X(BUFFER_D_INPUT, "d_input")         /* gradient to be sent */                                                       \
+  X(BUFFER_GRAD_WEIGHT, "grad_weight") /* gradients kept from input pass to weight pass (split backward) */            \
+  X(BUFFER_WORK, "work")               /* workspace of one compute node */
+
+#define X(id, ...) id,
+enum buffer_kind { BUFFER_KINDS(X) BUFFER_KIND_COUNT };
+#undef X
+const char *buffer_kind_get_name(enum buffer_kind kind);
+
+struct dag_node {
+  int32_t rank, stage, micro, layer, peer; /* -1 where it does not apply */
+  int32_t position;                        /* in its stream on its rank */
+  uint8_t kind, stream;
+  int64_t bytes;                     /* moved */
+  int64_t device_alloc, device_free; /* at start, at end */
+  int64_t host_alloc, host_free;
+};
+
+struct dag_buffer {
+  int32_t rank, stage, micro;
+  uint8_t kind;
+  int64_t bytes;
+  int32_t alloc, release; /* nodes */
+};
+
+struct dag {
+  int32_t n_ranks, n_nodes;
+  struct dag_node *nodes; /* grouped by rank; within a rank compute nodes in order first */
+  int32_t *rank_offset;   /* [n_ranks+1] */
+  int32_t *stream_offset; /* [n_ranks*STREAM_COUNT+1] into stream_nodes: each rank's streams in position order */
+  int32_t *stream_nodes;
+  int64_t n_edges;
+  int32_t *edge_from, *edge_to;    /* sorted by `to` */
+  int64_t *in_offset;              /* [n_nodes+1] into the edges */
+  int32_t *match;                  /* [n_nodes] the other end of a message, else -1 */
+  int64_t n_buffers;
+  struct dag_buffer *buffers;      /* sorted by rank, then alloc */
+  int64_t *buffer_offset;          /* [n_ranks+1] */
+  int64_t *device_static;          /* [n_ranks] bytes held for the whole step: parameters, gradients, moments */
+};
+
+/* Builds the graph of one step of a plan. Owned by the caller. STATUS_FAILED when the plan cannot be ordered. */
+int dag_build(const struct plan *plan, const struct model *model, struct dag **dag);
+void dag_destroy(struct dag **dag);
+
+/* dag_order.c: puts the messages of every rank's send and receive streams in the order of one linear extension of compute
+ * nodes and messages (systems.md 3.4): key (longest path from the start, topological index). Called by dag_build. */
+int dag_order_messages(struct dag *dag);
+
+/* dag_check.c: the rules a graph must pass before it is broadcast; STATUS_FAILED with rank, node and reason. */
+int dag_check_messages(const struct dag *dag);  /* every send has its receive: same bytes, same pair */
+int dag_check_deadlock(const struct dag *dag);  /* acyclic, also with every message a blocking rendezvous in stream order
+                                                   and each ordered pair of ranks one FIFO */
+int dag_check_updates(const struct dag *dag, const struct plan *plan); /* gradients complete before their update */
+/* Peak <= limit on every rank: STATUS_MISTAKE with rank, node, bytes over. */
+int dag_check_memory(const struct dag *dag, const struct plan *plan);
+int dag_check(const struct dag *dag, const struct plan *plan); /* all of them */
+
+/* Peak bytes of one rank's device, static part included; *node (may be NULL) is the compute node during which it occurs
+ * (-1: none). */
+int64_t dag_get_peak(const struct dag *dag, int32_t rank, int32_t *node);
+
+/* "B stage 1 micro-batch 3" in the caller's buffer. */
+void dag_describe_node(const struct dag_node *node, char *text, size_t size);
+
+#endif

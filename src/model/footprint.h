@@ -1,0 +1,63 @@
+/* Where a layer's activations and gradients lie, and how many bytes they take: one layout that planner, graph, simulator
+ * and executor share, so that predicted and measured memory agree to the byte. Every array starts at a multiple of 64
+ * bytes within its region, and regions are multiples of 64 bytes. Functions of (layer, rows, length) alone.
+ */
+#ifndef PENSTOCK_MODEL_FOOTPRINT_H
+#define PENSTOCK_MODEL_FOOTPRINT_H
+
+#include "model/model.h"
+
+enum { FOOTPRINT_ALIGN = 64 };
+
+/* Regions that a layer's arrays fall into. */
+enum region {
+  REGION_NONE,        /* lies elsewhere (boundary) or does not exist */
+  REGION_KEEP_INPUT,  /* forward to input pass */
+  REGION_KEEP_WEIGHT, /* forward to weight pass */
+  REGION_GRAD_WEIGHT, /* input pass to weight pass */
+  REGION_FORWARD,     /* workspace of the forward */
+  REGION_INPUT,       /* workspace of the input pass */
+  REGION_WEIGHT,      /* workspace of the weight pass */
+  REGION_COUNT
+};
+
+struct place {
+  enum region region;
+  int64_t offset; /* bytes in the region */
+};
+
+struct footprint {
+  int64_t bytes[REGION_COUNT];         /* of each region for this layer */
+  struct place act[LAYER_MAX_ACTS];    /* activations */
+  struct place grad[LAYER_MAX_ACTS];   /* their gradients */
+  struct place scratch[3];             /* kernel scratch of the passes: forward, input, weight (one for all ops) */
+};
+
+/* n rounded up to FOOTPRINT_ALIGN. */
+int64_t footprint_round(int64_t bytes);
+/* Lays out one layer for a micro-batch of rows x length tokens. */
+void footprint_layer(const struct model *model, const struct layer *layer, int64_t rows, int64_t length,
+                     struct footprint *out);
+/* Bytes of a boundary tensor (hidden state or its gradient) between two layers. */
+int64_t footprint_boundary(const struct model *model, int64_t rows, int64_t length);
+
+/* Of consecutive layers first .. first+n-1 that one stage holds, for one micro-batch. */
+struct footprint_stage {
+  int64_t keep_input, keep_weight; /* sums over layers; keep_weight includes the hidden states between the layers */
+  int64_t grad_weight;             /* sums over layers; includes the gradients of hidden states between the layers */
+  int64_t work_forward, work_input, work_weight; /* largest over layers */
+  int64_t work_backward; /* of a full backward (input pass then weight pass, layer by layer): the largest layer's
+                            grad_weight + input or weight workspace, + up to two hidden-state gradients */
+};
+void footprint_stage(const struct model *model, int32_t first, int32_t n, int64_t rows, int64_t length,
+                     struct footprint_stage *out);
+
+/* Static bytes of a rank that holds the layers for which holds[layer] is true: parameters, gradients and two moments of each
+ * layer, fp32, each array rounded to 64 bytes. Of a tied table: the rank of the embedding holds one array more (the head's
+ * gradient sum, its own or the other rank's); the rank that holds the head alone holds five (its copy, its sum, two moments,
+ * and the embedding's sum). */
+int64_t footprint_static(const struct model *model, const bool *holds);
+/* Floats of a tied table, rounded to 16; 0 when the model is not tied. */
+int64_t footprint_tied_floats(const struct model *model);
+
+#endif

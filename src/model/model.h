@@ -1,0 +1,143 @@
+/* A transformer as a list of layers, each a table of ops over activations and parameter tensors.
+ *
+ * A block of the configuration is two layers (mixer and feed-forward); embedding and head are layers of their own. What
+ * forward, input-gradient and weight-gradient passes do, what is kept, and what it costs are walks over these tables; an
+ * architecture is data built in arch.c, not code in the executor.
+ */
+#ifndef PENSTOCK_MODEL_MODEL_H
+#define PENSTOCK_MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Kinds of layers: enum, name. */
+#define LAYER_KINDS(X)                                                                                                 \
+  X(LAYER_EMBED, "embed")                                                                                              \
+  X(LAYER_ATTENTION, "attention")                                                                                      \
+  X(LAYER_MLP, "mlp")                                                                                                  \
+  X(LAYER_HEAD, "head")
+
+/* Kinds of ops, each with its kernels on every device: enum, name. */
+#define OP_KINDS(X)                                                                                                    \
+  X(OP_EMBED, "embed")           /* token (+ position) lookup */                                                       \
+  X(OP_NORM, "norm")             /* layer norm or RMS norm */                                                          \
+  X(OP_MATMUL, "matmul")         /* product with a weight, + bias, + residual */                                       \
+  X(OP_ROPE, "rope")             /* rotary positions, in place */                                                      \
+  X(OP_ATTENTION, "attention")   /* core attention over packed queries, keys, values */                                \
+  X(OP_ACTIVATION, "activation") /* nonlinearity, with the product by the other half when gated */                     \
+  X(OP_HEAD, "head")             /* vocabulary projection + cross entropy; makes its gradients in the forward */
+
+#define X(id, name) id,
+enum layer_kind { LAYER_KINDS(X) LAYER_KIND_COUNT };
+enum op_kind { OP_KINDS(X) OP_KIND_COUNT };
+#undef X
+
+const char *layer_kind_get_name(enum layer_kind kind);
+const char *op_kind_get_name(enum op_kind kind);
+
+/* How long an activation lives. */
+enum act_life {
+  ACT_INPUT,       /* the layer's input: owned by the boundary before it; needed until the weight pass */
+  ACT_OUTPUT,      /* the layer's output: owned by the boundary after it */
+  ACT_KEEP_INPUT,  /* from the forward to the end of the input pass */
+  ACT_KEEP_WEIGHT, /* from the forward to the end of the weight pass */
+  ACT_TEMPORARY,   /* inside the forward only */
+};
+
+/* How long an activation's gradient lives. */
+enum grad_life {
+  GRAD_NONE,      /* there is none */
+  GRAD_BOUNDARY,  /* of the layer's input or output: owned by the boundary */
+  GRAD_TEMPORARY, /* inside the input pass only */
+  GRAD_WEIGHT,    /* from the input pass to the end of the weight pass */
+  GRAD_FORWARD,   /* made by the forward (head), to the end of the weight pass */
+};
+
+struct act {
+  const char *name;
+  int64_t width; /* floats a token */
+  enum act_life life;
+  enum grad_life grad;
+};
+
+/* One row of a layer's op table. Activations and tensors by index into the layer; -1: none. */
+struct op {
+  const char *name; /* "norm", "qkv", "core", ...: the name that decks and reports use */
+  enum op_kind kind;
+  bool cheap;    /* normalisation, activation, elementwise */
+  int in, out;   /* equal: in place */
+  int residual;  /* MATMUL: activation added to the product. NORM: activation whose gradient is added to the input's */
+  int stats;     /* NORM: mean and rstd; ATTENTION: log-sum-exp */
+  int weight;    /* NORM: gain; MATMUL: matrix; EMBED: token table; HEAD: vocabulary table */
+  int bias;      /* NORM, MATMUL: bias; EMBED: position table */
+  bool transposed; /* MATMUL: the weight is [in, out] (as GPT-2 stores it), else [out, in] */
+};
+
+enum tensor_init { INIT_NORMAL, INIT_ONES, INIT_ZEROS };
+
+/* A parameter tensor, named and laid out as in Hugging Face checkpoints. */
+struct tensor {
+  char name[96];
+  int n_dims;
+  int64_t dims[2];
+  int64_t offset, count; /* floats, in the layer's parameter block (a tied tensor: in the tied table) */
+  bool decays;           /* weight decay applies (matrices and embeddings) */
+  bool tied;             /* a second use of the embedding layer's tensor 0, not stored in checkpoints */
+  enum tensor_init init;
+  double init_std;
+};
+
+enum { LAYER_MAX_ACTS = 12, LAYER_MAX_OPS = 10, LAYER_MAX_TENSORS = 12 };
+
+struct layer {
+  enum layer_kind kind;
+  int32_t block; /* the configuration's layer it belongs to, -1 for embedding and head */
+  int n_acts, n_ops, n_tensors;
+  struct act acts[LAYER_MAX_ACTS];
+  struct op ops[LAYER_MAX_OPS];
+  struct tensor tensors[LAYER_MAX_TENSORS];
+  int64_t n_floats;     /* of the parameter block, a multiple of 16, without a tied tensor; padding stays 0 */
+  int64_t n_parameters; /* true parameters (a tied tensor counts in the embedding only) */
+};
+
+/* What ops need to know of the configuration, whatever its family. */
+struct model_config {
+  char model_type[16];
+  int64_t vocab_size, hidden, n_blocks, n_heads, n_kv_heads, head_dim, ffn;
+  int64_t max_positions;
+  bool learned_positions; /* positions beyond max_positions are an error, else only a warning */
+  bool layer_norm;        /* layer norm with bias, else RMS norm */
+  bool gated;             /* feed-forward has gate and up */
+  bool rope;
+  bool tied;              /* head uses the embedding's table */
+  int activation;         /* enum activation of kernels.h */
+  float norm_eps;
+  double rope_theta;
+  double init_std;
+};
+
+struct model {
+  struct model_config config;
+  int32_t n_layers;
+  struct layer *layers;
+  int64_t n_parameters; /* tied counted once */
+};
+
+/* Builds the model of a Hugging Face config.json text ("model_type", or "architecture" in its place). `source` is how
+ * messages name the place (path or "deck"). A key that changes the arithmetic and is not supported is STATUS_MISTAKE;
+ * keys that do not matter are listed once in `notes` (one string, owned by the caller; "" when none; NULL: not wanted).
+ * `init_std` < 0 takes the configuration's initializer_range. */
+int model_create(const char *json, const char *source, double init_std, struct model **model, char **notes);
+void model_destroy(struct model **model);
+
+/* Fills a layer's parameter block with initial values: a function of (seed, layer, tensor, element) only. */
+void model_init_layer(const struct model *model, int32_t layer, uint64_t seed, float *block);
+
+/* Finds a tensor by its checkpoint name; returns the layer (first use) and tensor index, or -1. */
+int32_t model_find_tensor(const struct model *model, const char *name, int *tensor);
+
+/* Model FLOPs of one training step for rows of these real lengths: 6 x matrix weights x real tokens (head once, lookups
+ * 0) + 12 x head size x heads x attention layers x real causal pairs. No recompute, no padding. */
+double model_get_flops(const struct model *model, int64_t n_rows, const int32_t *lengths);
+
+#endif

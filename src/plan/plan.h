@@ -1,0 +1,97 @@
+/* The plan: everything a planner decides, as data. No communicator, no device memory, no pointer into anything else. Made
+ * on rank 0, checked, hashed, broadcast; nothing writes to it afterwards.
+ */
+#ifndef PENSTOCK_PLAN_PLAN_H
+#define PENSTOCK_PLAN_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct model;
+
+/* Kinds of nodes of the graph (enum, name, stream): one list for plan, graph, simulator, executor, trace. Kinds of later
+ * systems are added here. */
+#define NODE_KINDS(X)                                                                                                  \
+  X(NODE_F, "F", STREAM_COMPUTE)   /* forward */                                                                       \
+  X(NODE_B, "B", STREAM_COMPUTE)   /* full backward: input pass, then weight pass */                                   \
+  X(NODE_I, "I", STREAM_COMPUTE)   /* input gradient only */                                                           \
+  X(NODE_W, "W", STREAM_COMPUTE)   /* weight gradient only */                                                          \
+  X(NODE_U, "U", STREAM_COMPUTE)   /* optimizer update of a layer */                                                   \
+  X(NODE_SF, "SF", STREAM_SEND)    /* send an activation */                                                            \
+  X(NODE_RF, "RF", STREAM_RECEIVE) /* receive an activation */                                                         \
+  X(NODE_SB, "SB", STREAM_SEND)    /* send a gradient */                                                               \
+  X(NODE_RB, "RB", STREAM_RECEIVE) /* receive a gradient */                                                            \
+  X(NODE_ST, "ST", STREAM_SEND)    /* send this use's gradient sum of a tied weight */                                 \
+  X(NODE_RT, "RT", STREAM_RECEIVE) /* receive the other use's */                                                       \
+  X(NODE_N, "N", STREAM_SEND)      /* global gradient norm: all ranks meet */
+
+#define STREAMS(X)                                                                                                     \
+  X(STREAM_COMPUTE, "compute")                                                                                         \
+  X(STREAM_SEND, "send")                                                                                               \
+  X(STREAM_RECEIVE, "receive")                                                                                         \
+  X(STREAM_COPY_OUT, "copy_out")                                                                                       \
+  X(STREAM_COPY_IN, "copy_in")                                                                                         \
+  X(STREAM_DISK, "disk")
+
+#define X(id, ...) id,
+enum node_kind { NODE_KINDS(X) NODE_KIND_COUNT };
+enum stream { STREAMS(X) STREAM_COUNT };
+#undef X
+const char *node_kind_get_name(enum node_kind kind);
+enum stream node_kind_get_stream(enum node_kind kind);
+const char *stream_get_name(enum stream stream);
+
+struct plan_stage {
+  int32_t first_layer, n_layers; /* contiguous; stages in order cover all layers; a stage may be empty */
+};
+
+struct plan_micro {
+  int32_t rows, length; /* padded length */
+  int64_t tokens;       /* real tokens */
+  int64_t labels;
+};
+
+struct plan_action {
+  uint8_t kind; /* F, B, I, W */
+  int32_t stage, micro;
+};
+
+struct plan {
+  char planner[32];
+  int32_t n_layers, n_stages, n_ranks, n_micro;
+  bool forward_only;          /* a plan for evaluation */
+  bool clip;                  /* the norm stands before every update */
+  struct plan_stage *stages;  /* [n_stages] */
+  int32_t *replica_offset;    /* [n_stages+1] into replica_rank: the ranks that hold a stage (one each for now) */
+  int32_t *replica_rank;
+  struct plan_micro *micro;   /* [n_micro] */
+  int64_t *order_offset;      /* [n_ranks+1] into order: each rank's compute nodes in order */
+  struct plan_action *order;
+  int64_t *device_limit;      /* [n_ranks] bytes, INT64_MAX: none */
+  uint64_t hash;              /* of all the above, set by plan_freeze */
+};
+
+/* An empty plan with arrays of these sizes (orders have n_actions in total). Owned by the caller. */
+struct plan *plan_create(int32_t n_layers, int32_t n_stages, int32_t n_ranks, int32_t n_micro, int64_t n_actions);
+struct plan *plan_dup(const struct plan *plan);
+void plan_destroy(struct plan **plan);
+/* Computes the hash. */
+void plan_freeze(struct plan *plan);
+/* The rank that holds a stage (its first replica). */
+int32_t plan_get_rank(const struct plan *plan, int32_t stage);
+/* The stage that holds a layer. */
+int32_t plan_get_stage(const struct plan *plan, int32_t layer);
+/* A plan of the same shape for other micro-batches of the same count (a step's real lengths). */
+struct plan *plan_dup_with_micro(const struct plan *plan, const struct plan_micro *micro);
+
+/* As bytes, for the broadcast: owned by the caller; unpack returns a status. */
+void *plan_pack(const struct plan *plan, size_t *bytes);
+int plan_unpack(const void *data, size_t bytes, struct plan **plan);
+
+/* The rules that hold for every plan by itself: stages contiguous and complete, ranks in range, each F and B (or I and W)
+ * of every stage and micro-batch exactly once on a rank that holds the stage (forwards only when forward_only), F, I and
+ * W of a stage each in ascending micro-batch order, F before B. STATUS_FAILED with what is wrong. */
+int plan_check(const struct plan *plan);
+
+#endif

@@ -1,0 +1,51 @@
+/* Planners: one file each, one line in the registry (planner.c). A planner makes a plan or declines with a reason. Serial
+ * code: no MPI, no HDF5, no device.
+ */
+#ifndef PENSTOCK_PLAN_PLANNER_H
+#define PENSTOCK_PLAN_PLANNER_H
+
+#include "plan/plan.h"
+
+enum partition_kind { PARTITION_AUTO, PARTITION_EVEN, PARTITION_LIST };
+
+/* What is asked for. All borrowed. */
+struct plan_request {
+  const struct model *model;
+  int32_t n_ranks, n_stages;
+  enum partition_kind partition;
+  const double *partition_list; /* configuration's layers (blocks) of each stage, halves allowed */
+  int32_t n_partition;
+  int32_t n_micro;
+  const struct plan_micro *micro; /* the worst micro-batches the deck allows */
+  const int64_t *device_limit;    /* [n_ranks] bytes, INT64_MAX: none; NULL: none at all */
+  bool clip;
+};
+
+struct planner {
+  const char *name;    /* as in pipeline.planner */
+  const char *summary; /* one line for --help and the manual */
+  /* Makes a plan (owned by the caller, not yet frozen). Returns STATUS_MISTAKE with the reason when it declines. */
+  int (*make)(const struct plan_request *request, struct plan **plan);
+};
+
+/* The registry: all planners, in the order of the manual; NULL-terminated. */
+const struct planner *const *planner_get_all(void);
+/* By name; NULL when there is none. "auto" takes the best known rule (1f1b until costs exist). */
+const struct planner *planner_find(const char *name);
+/* Runs a planner by name, checks and freezes its plan. */
+int planner_run(const char *name, const struct plan_request *request, struct plan **plan);
+
+/* partition.c: cuts the layers into stages as asked (even: whole blocks, sizes differ by at most one, the larger ones
+ * later; auto: the same until costs exist; list: as given, must sum to the blocks, .5 cuts between mixer and feed-forward,
+ * 0 allowed on first and last stage). Embedding goes with the first stage, head with the last. stages[n_stages] is filled
+ * in. STATUS_MISTAKE names sum and count ("sum 8, model has 7"). */
+int partition_make(const struct plan_request *request, struct plan_stage *stages);
+
+/* order.c: the one generator behind GPipe and 1F1B and what is built on them (systems.md 1.2): warm-up count of forwards,
+ * then backwards and forwards in turn. Appends 2m actions of one stage to `out`; returns how many. */
+int64_t order_make_interleaved(int32_t stage, int32_t n_micro, int32_t warm_up, struct plan_action *out);
+
+/* A plan for evaluation with the stages and ranks of `plan`: forwards only. */
+struct plan *planner_make_forward(const struct plan *plan, int32_t n_micro, const struct plan_micro *micro);
+
+#endif

@@ -1,0 +1,63 @@
+/* HDF5 behind a thin contract: no HDF5 type appears here. HDF5 is not thread-safe as packaged: one thread of a rank uses
+ * it. Its own error printing is off; every failure returns a status with file, object and reason. File locking is off
+ * (files on NFS and Lustre), by our own file access property.
+ */
+#ifndef PENSTOCK_STORE_H5_H
+#define PENSTOCK_STORE_H5_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct h5_file;
+
+enum h5_type { H5_INT8, H5_INT32, H5_INT64, H5_FLOAT32, H5_FLOAT64, H5_TYPE_COUNT };
+size_t h5_type_get_size(enum h5_type type);
+
+/* Serial files. `create` replaces what is there. */
+int h5_create(const char *path, struct h5_file **file);
+int h5_open(const char *path, bool writable, struct h5_file **file);
+int h5_flush(struct h5_file *file);
+/* Closes and frees, also on failure (then the content is not to be trusted). NULL is allowed. */
+int h5_close(struct h5_file **file);
+
+/* Attributes of an object ("/" for the root). */
+int h5_write_text(struct h5_file *file, const char *object, const char *name, const char *text);
+int h5_write_int(struct h5_file *file, const char *object, const char *name, int64_t value);
+int h5_write_double(struct h5_file *file, const char *object, const char *name, double value);
+/* The text is owned by the caller. Reads fixed and variable length strings. */
+int h5_read_text(struct h5_file *file, const char *object, const char *name, char **text);
+int h5_read_int(struct h5_file *file, const char *object, const char *name, int64_t *value);
+int h5_read_double(struct h5_file *file, const char *object, const char *name, double *value);
+bool h5_has(struct h5_file *file, const char *object);
+
+/* Whole datasets of up to 4 dimensions (chunked and checksummed when written). Reading converts to the type asked for.
+ * h5_read_dataset allocates *data (owned by the caller) and fills in dims. */
+int h5_write_dataset(struct h5_file *file, const char *path, enum h5_type type, int n_dims, const int64_t *dims,
+                     const void *data);
+int h5_read_dataset(struct h5_file *file, const char *path, enum h5_type type, int max_dims, int *n_dims, int64_t *dims,
+                    void **data);
+/* Names of the members of a group; visit returns a status, the first that is not OK stops. */
+int h5_list(struct h5_file *file, const char *group, int (*visit)(void *context, const char *name), void *context);
+
+/* A table: a group of 1-D extendible datasets of equal length, one a column, chunked and checksummed, units as attribute
+ * "unit". Enum columns (int8) carry their names as an HDF5 enum type. */
+struct h5_column {
+  const char *name;
+  enum h5_type type;
+  const char *unit;               /* NULL: none */
+  const char *const *enum_names;  /* H5_INT8 only: NULL-terminated names of the values 0, 1, ... */
+};
+/* Creates the empty table. */
+int h5_table_create(struct h5_file *file, const char *group, const struct h5_column *columns, int n_columns);
+/* Appends n rows; columns[i] is an array of column i's type. */
+int h5_table_append(struct h5_file *file, const char *group, const struct h5_column *columns, int n_columns, int64_t n,
+                    const void *const *data);
+int h5_table_get_rows(struct h5_file *file, const char *group, const char *column, int64_t *n);
+/* Cuts every column to n rows. */
+int h5_table_truncate(struct h5_file *file, const char *group, const struct h5_column *columns, int n_columns, int64_t n);
+
+/* Number of HDF5 objects open in this process, for the balance at exit. */
+int64_t h5_balance(void);
+
+#endif

@@ -1,0 +1,40 @@
+/* The run folder: STATUS, manifest.txt, log, metrics.csv and the names of everything in it. All by rank 0 unless said. */
+#ifndef PENSTOCK_STORE_RUNDIR_H
+#define PENSTOCK_STORE_RUNDIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How the last run in this folder ended. */
+enum run_state { RUN_NEW, RUN_DONE, RUN_CHECKPOINTED, RUN_FAILED, RUN_BROKEN /* killed: a run without STATUS */ };
+
+struct rundir;
+
+/* Makes the folder where needed, takes its lock (a second job in the same folder is STATUS_MISTAKE naming host and pid of
+ * the first; a lock left by a dead process of this host, or older than its holder's heartbeat, is taken over), reads and
+ * then removes STATUS. *last_step: the last step in metrics.csv (0: none). */
+int rundir_open(const char *path, struct rundir **dir, enum run_state *state, int64_t *last_step);
+/* Releases the lock. */
+void rundir_close(struct rundir **dir);
+/* Path of a file in the folder ("trace.h5"); owned by the caller. */
+char *rundir_path(const struct rundir *dir, const char *name);
+/* True when the file `stop` is there (it is removed). */
+bool rundir_take_stop(struct rundir *dir);
+/* Writes STATUS ("DONE", "CHECKPOINTED step 12", "FAILED reason") atomically: temporary name, sync, rename. */
+int rundir_write_status(const char *path, const char *text);
+/* Version, configure summary, hosts, command line, start time. `text` is the body. */
+int rundir_write_manifest(struct rundir *dir, const char *text);
+
+/* One row of metrics.csv: step,loss,tokens,lr,grad_norm,step_ms,tokens_per_s,tflops,validation_loss; NaN is an empty
+ * field. */
+struct metrics_row {
+  int64_t step, tokens;
+  double loss, lr, grad_norm, step_ms, tokens_per_s, tflops, validation_loss;
+};
+/* Opens metrics.csv for appending after removing rows of steps above last_step (and a broken last line). */
+int metrics_open(struct rundir *dir, int64_t last_step);
+int metrics_append(struct rundir *dir, const struct metrics_row *row);
+/* Reads all rows; *rows owned by the caller. */
+int metrics_read(const char *path, struct metrics_row **rows, int64_t *n);
+
+#endif
