@@ -14,13 +14,17 @@ struct rng_key {
   uint32_t a, b;    /* what the purpose needs: layer and tensor, file and epoch, ... */
 };
 
-/* 64 random bits for index i. */
+/* The generator itself: 128 bits from a 128-bit counter and a 64-bit key. */
+void rng_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* 64 random bits for index i < 2^63. */
 uint64_t rng_bits(const struct rng_key *key, uint64_t i);
 /* Uniform in [0, 1), 53 bits. */
 double rng_uniform(const struct rng_key *key, uint64_t i);
 /* Standard normal (Box-Muller in float64). */
 double rng_normal(const struct rng_key *key, uint64_t i);
-/* Image of i under a pseudo-random permutation of 0..n-1 (Feistel network with cycle walking); O(1) memory. */
+/* Image of i under a pseudo-random permutation of 0..n-1 (Feistel network with cycle walking); O(1) memory;
+ * about a microsecond. */
 int64_t rng_permute(const struct rng_key *key, int64_t n, int64_t i);
 
 #endif

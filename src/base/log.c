@@ -1,0 +1,87 @@
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+enum { LINE_BYTES = 16384 };
+
+static int own_rank;
+static int file_descriptor = -1;
+
+void log_init(int rank) {
+  own_rank = rank;
+}
+
+int log_get_rank(void) {
+  return own_rank;
+}
+
+int log_open_file(const char *path) {
+  if (file_descriptor >= 0) close(file_descriptor);
+  file_descriptor = -1;
+  if (!path || own_rank != 0) return STATUS_OK;
+  file_descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file_descriptor >= 0) return STATUS_OK;
+  return error_raise(STATUS_FAILED, "cannot open the log file %s: %s", path, strerror(errno));
+}
+
+/* A log that cannot be written (closed pipe, full disk) must not stop the run, so errors end the attempt only. */
+static void write_whole(int descriptor, const char *text, size_t bytes) {
+  while (bytes > 0) {
+    ssize_t n = write(descriptor, text, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    text += n;
+    bytes -= (size_t)n;
+  }
+}
+
+static void write_line(int descriptor, const char *prefix, const char *format, va_list list) {
+  char line[LINE_BYTES];
+  size_t used = strlen(prefix);
+  memcpy(line, prefix, used);
+  size_t room = sizeof line - used - 1; /* the newline */
+  int wanted = vsnprintf(line + used, room, format, list);
+  if (wanted > 0) used += (size_t)wanted < room ? (size_t)wanted : room - 1;
+  if (used == 0 || line[used - 1] != '\n') line[used++] = '\n';
+  write_whole(descriptor, line, used);
+  if (own_rank == 0 && file_descriptor >= 0) write_whole(file_descriptor, line, used);
+}
+
+void log_line(const char *format, ...) {
+  if (own_rank != 0) return;
+  va_list list;
+  va_start(list, format);
+  write_line(STDOUT_FILENO, "", format, list);
+  va_end(list);
+}
+
+void log_warn(const char *format, ...) {
+  if (own_rank != 0) return;
+  va_list list;
+  va_start(list, format);
+  write_line(STDERR_FILENO, "penstock: warning: ", format, list);
+  va_end(list);
+}
+
+void log_rank(const char *format, ...) {
+  char prefix[48];
+  snprintf(prefix, sizeof prefix, "penstock: rank %d: ", own_rank);
+  va_list list;
+  va_start(list, format);
+  write_line(STDERR_FILENO, prefix, format, list);
+  va_end(list);
+}
+
+void log_error(const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  write_line(STDERR_FILENO, "penstock: error: ", format, list);
+  va_end(list);
+}
