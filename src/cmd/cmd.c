@@ -20,17 +20,20 @@ const struct command *cmd_find(const char *name) {
 }
 
 static void print_help(FILE *out) {
-  fprintf(out, "usage: penstock COMMAND [OPTIONS] ARGUMENTS\n\n"
-               "Trains transformer language models with pipeline parallelism on MPI ranks, under a memory limit a device.\n\n");
+  fprintf(
+      out,
+      "usage: penstock COMMAND [OPTIONS] ARGUMENTS\n\n"
+      "Trains transformer language models with pipeline parallelism on MPI ranks, under a memory limit a device.\n\n");
   for (int i = 0; i < N_COMMANDS; i++) fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
-  fprintf(out, "\npenstock COMMAND --help says more of each; penstock --version says what was built.\n"
-               "Exit codes: 0 finished, 1 failure, 2 mistake in deck or command line, 75 stopped early and resumable.\n");
+  fprintf(out,
+          "\npenstock COMMAND --help says more of each; penstock --version says what was built.\n"
+          "Exit codes: 0 finished, 1 failure, 2 mistake in deck or command line, 75 stopped early and resumable.\n");
 }
 
 static int refuse_command(const char *name) {
-  const char *names[N_COMMANDS];
+  const char *names[N_COMMANDS + 1] = {NULL};
   for (int i = 0; i < N_COMMANDS; i++) names[i] = commands[i].name;
-  const char *nearest = suggest_nearest(name, names, N_COMMANDS);
+  const char *nearest = suggest_find(name, names);
   if (nearest) return error_raise(STATUS_MISTAKE, "unknown command '%s' (did you mean '%s'?)", name, nearest);
   return error_raise(STATUS_MISTAKE, "unknown command '%s' (penstock --help lists them)", name);
 }

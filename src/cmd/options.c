@@ -25,10 +25,14 @@ static const struct option_spec *find_spec(const struct option_spec *specs, cons
     size_t n = strlen(spec->name);
     if (strncmp(text, spec->name, n)) continue;
     bool is_letter = n == 2 && spec->kind != OPTION_FLAG;
-    if (text[n] == 0) *value = NULL;
-    else if (is_letter) *value = text + n;
-    else if (text[n] == '=') *value = text + n + 1;
-    else continue;
+    if (text[n] == 0)
+      *value = NULL;
+    else if (is_letter)
+      *value = text + n;
+    else if (text[n] == '=')
+      *value = text + n + 1;
+    else
+      continue;
     return spec;
   }
   return NULL;
@@ -45,7 +49,8 @@ static int store(const struct option_spec *spec, const char *value) {
     *(bool *)spec->value = true;
     return STATUS_OK;
   }
-  if (!value) return error_raise(STATUS_MISTAKE, "option %s needs a value: %s %s", spec->name, spec->name, spec->argument);
+  if (!value)
+    return error_raise(STATUS_MISTAKE, "option %s needs a value: %s %s", spec->name, spec->name, spec->argument);
   if (spec->kind == OPTION_TEXT) {
     *(const char **)spec->value = value;
     return STATUS_OK;
@@ -74,8 +79,8 @@ int options_parse(int *argc, char **argv, const struct option_spec *specs, bool 
     const char *value, *text = argv[i];
     const struct option_spec *spec = find_spec(specs, text, &value);
     if (!spec)
-      return error_raise(STATUS_MISTAKE, "unknown option '%s' of penstock %s (penstock %s --help lists those it has)", text,
-                         argv[0], argv[0]);
+      return error_raise(STATUS_MISTAKE, "unknown option '%s' of penstock %s (penstock %s --help lists those it has)",
+                         text, argv[0], argv[0]);
     if (spec->kind != OPTION_FLAG && !value && i + 1 < *argc) value = argv[++i];
     int status = store(spec, value);
     if (status) return status;

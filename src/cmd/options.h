@@ -11,11 +11,11 @@ enum option_kind {
 };
 
 struct option_spec {
-  const char *name;     /* as typed: "-D", "--json" */
+  const char *name; /* as typed: "-D", "--json" */
   enum option_kind kind;
   const char *argument; /* its name in the help, NULL for a flag */
   const char *help;
-  void *value;          /* of the kind, initialised by the caller to what an absent option means */
+  void *value; /* of the kind, initialised by the caller to what an absent option means */
 };
 
 /* Texts belong to argv; `items` is owned by the caller and freed with options_fini. */
@@ -26,7 +26,7 @@ struct option_list {
 
 /* The row of -D, for all commands that read decks: `struct option_spec specs[] = {OPTION_OVERRIDES(&list), ...}`. */
 #define OPTION_OVERRIDES(list)                                                                                         \
-  {"-D", OPTION_LIST, "SECTION.KEY=VALUE", "sets a key of the deck; may be repeated", list}
+  { "-D", OPTION_LIST, "SECTION.KEY=VALUE", "sets a key of the deck; may be repeated", list }
 
 /* Reads the options of a command, argv[0] being its name; they may stand anywhere before "--". `specs` ends with a row
  * whose name is NULL. On return argv[1..*argc-1] are the other arguments, in order. *done is true when --help was asked
