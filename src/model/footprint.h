@@ -27,10 +27,10 @@ struct place {
 };
 
 struct footprint {
-  int64_t bytes[REGION_COUNT];         /* of each region for this layer */
-  struct place act[LAYER_MAX_ACTS];    /* activations */
-  struct place grad[LAYER_MAX_ACTS];   /* their gradients */
-  struct place scratch[3];             /* kernel scratch of the passes: forward, input, weight (one for all ops) */
+  int64_t bytes[REGION_COUNT];       /* of each region for this layer */
+  struct place act[LAYER_MAX_ACTS];  /* activations */
+  struct place grad[LAYER_MAX_ACTS]; /* their gradients */
+  struct place scratch[3];           /* kernel scratch of the passes: forward, input, weight (one for all ops) */
 };
 
 /* n rounded up to FOOTPRINT_ALIGN. */

@@ -64,12 +64,12 @@ struct act {
 struct op {
   const char *name; /* "norm", "qkv", "core", ...: the name that decks and reports use */
   enum op_kind kind;
-  bool cheap;    /* normalisation, activation, elementwise */
-  int in, out;   /* equal: in place */
-  int residual;  /* MATMUL: activation added to the product. NORM: activation whose gradient is added to the input's */
-  int stats;     /* NORM: mean and rstd; ATTENTION: log-sum-exp */
-  int weight;    /* NORM: gain; MATMUL: matrix; EMBED: token table; HEAD: vocabulary table */
-  int bias;      /* NORM, MATMUL: bias; EMBED: position table */
+  bool cheap;   /* normalisation, activation, elementwise */
+  int in, out;  /* equal: in place */
+  int residual; /* MATMUL: activation added to the product. NORM: activation whose gradient is added to the input's */
+  int stats;    /* NORM: mean and rstd; ATTENTION: log-sum-exp */
+  int weight;   /* NORM: gain; MATMUL: matrix; EMBED: token table; HEAD: vocabulary table */
+  int bias;     /* NORM, MATMUL: bias; EMBED: position table */
   bool transposed; /* MATMUL: the weight is [in, out] (as GPT-2 stores it), else [out, in] */
 };
 
@@ -109,8 +109,8 @@ struct model_config {
   bool layer_norm;        /* layer norm with bias, else RMS norm */
   bool gated;             /* feed-forward has gate and up */
   bool rope;
-  bool tied;              /* head uses the embedding's table */
-  int activation;         /* enum activation of kernels.h */
+  bool tied;      /* head uses the embedding's table */
+  int activation; /* enum activation of kernels.h */
   float norm_eps;
   double rope_theta;
   double init_std;
