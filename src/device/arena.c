@@ -1,0 +1,144 @@
+#include "device/arena.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct block {
+  int64_t offset, bytes;
+};
+
+struct arena {
+  char *base;
+  int64_t range; /* bytes of address space */
+  int64_t limit, used, peak, reserved;
+  bool poison;
+  struct block *blocks; /* live ones, by offset */
+  int64_t n_blocks, n_room;
+};
+
+enum { ALIGN = 64 };
+
+/* Address space to reserve: room for holes beside what can be live at all. */
+static int64_t choose_range(int64_t limit) {
+  int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+  if (limit > memory) limit = memory;
+  return 4 * limit + ((int64_t)1 << 30);
+}
+
+struct arena *arena_create(int64_t limit, bool poison) {
+  struct arena *a = MEM_NEW(struct arena, 1);
+  a->limit = limit;
+  a->poison = poison;
+  /* A process with a limit on its address space may get less; half of it may still do. */
+  for (a->range = choose_range(limit); a->range >= 1 << 20; a->range /= 2) {
+    void *base =
+        mmap(NULL, (size_t)a->range, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) continue;
+    a->base = base;
+    return a;
+  }
+  error_raise(STATUS_FAILED, "no address space for the device's memory; raise the limit on virtual memory (ulimit -v)");
+  mem_free(a);
+  return NULL;
+}
+
+void arena_destroy(struct arena **arena) {
+  struct arena *a = *arena;
+  if (!a) return;
+  CHECK(a->n_blocks == 0, "%lld blocks of the device's memory are still allocated", (long long)a->n_blocks);
+  munmap(a->base, (size_t)a->range);
+  mem_free(a->blocks);
+  mem_free(a);
+  *arena = NULL;
+}
+
+/* Index of the live block before which the smallest hole that fits lies; n_blocks for the end. Sets the offset. */
+static int64_t find_hole(const struct arena *a, int64_t bytes, int64_t *offset) {
+  int64_t end = 0, best = a->n_blocks, best_size = INT64_MAX;
+  for (int64_t i = 0; i < a->n_blocks; i++) {
+    int64_t size = a->blocks[i].offset - end;
+    if (size >= bytes && size < best_size) {
+      best = i;
+      best_size = size;
+      *offset = end;
+    }
+    end = a->blocks[i].offset + a->blocks[i].bytes;
+  }
+  if (best == a->n_blocks) *offset = end;
+  return best;
+}
+
+/* Gives the whole pages of a hole back to the system. */
+static void release_pages(const struct arena *a, int64_t from, int64_t to) {
+  int64_t page = sysconf(_SC_PAGESIZE);
+  from = (from + page - 1) / page * page;
+  to = to / page * page;
+  if (to > from) madvise(a->base + from, (size_t)(to - from), MADV_DONTNEED);
+}
+
+static void release_holes(const struct arena *a) {
+  int64_t end = 0;
+  for (int64_t i = 0; i < a->n_blocks; i++) {
+    release_pages(a, end, a->blocks[i].offset);
+    end = a->blocks[i].offset + a->blocks[i].bytes;
+  }
+}
+
+static void insert_block(struct arena *a, int64_t index, struct block block) {
+  if (a->n_blocks == a->n_room) {
+    a->n_room = a->n_room ? 2 * a->n_room : 64;
+    a->blocks = mem_resize(a->blocks, sizeof *a->blocks * (size_t)a->n_room);
+  }
+  memmove(a->blocks + index + 1, a->blocks + index, sizeof *a->blocks * (size_t)(a->n_blocks - index));
+  a->blocks[index] = block;
+  a->n_blocks++;
+}
+
+void *arena_alloc(struct arena *a, int64_t bytes, const char *what) {
+  bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+  if (bytes == 0) return NULL;
+  if (bytes > a->limit - a->used) {
+    error_raise(STATUS_FAILED,
+                "device memory: %s needs %lld bytes, %lld of %lld are in use: %lld over memory.device_limit", what,
+                (long long)bytes, (long long)a->used, (long long)a->limit, (long long)(bytes - (a->limit - a->used)));
+    return NULL;
+  }
+  int64_t offset = 0, index = find_hole(a, bytes, &offset);
+  if (offset + bytes > a->range) {
+    error_raise(STATUS_FAILED, "device memory: the reserved address space of %lld bytes is used up by %s",
+                (long long)a->range, what);
+    return NULL;
+  }
+  insert_block(a, index, (struct block){offset, bytes});
+  a->used += bytes;
+  if (a->used > a->peak) a->peak = a->used;
+  if (offset + bytes > a->reserved) a->reserved = offset + bytes;
+  if (offset + bytes > a->limit) release_holes(a);
+  if (a->poison) memset(a->base + offset, 0xff, (size_t)bytes);
+  return a->base + offset;
+}
+
+void arena_free(struct arena *a, void *block) {
+  if (!block) return;
+  int64_t offset = (char *)block - a->base, low = 0, high = a->n_blocks - 1;
+  while (low < high) {
+    int64_t middle = (low + high) / 2;
+    if (a->blocks[middle].offset < offset)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  CHECK(a->n_blocks && a->blocks[low].offset == offset, "freeing device memory that is not allocated");
+  a->used -= a->blocks[low].bytes;
+  a->n_blocks--;
+  memmove(a->blocks + low, a->blocks + low + 1, sizeof *a->blocks * (size_t)(a->n_blocks - low));
+}
+
+int64_t arena_get_used(const struct arena *a) { return a->used; }
+int64_t arena_get_peak(const struct arena *a) { return a->peak; }
+void arena_reset_peak(struct arena *a) { a->peak = a->used; }
+int64_t arena_get_reserved(const struct arena *a) { return a->reserved; }

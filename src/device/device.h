@@ -1,0 +1,83 @@
+/* A device: memory with an enforced limit, and the kernels of every op. One table of functions a backend; the executor
+ * knows nothing else. A device belongs to one rank; its functions are called from one thread.
+ */
+#ifndef PENSTOCK_DEVICE_DEVICE_H
+#define PENSTOCK_DEVICE_DEVICE_H
+
+#include "model/model.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct adamw;
+struct device;
+struct pool;
+
+/* The three passes over an op table. */
+enum pass { PASS_FORWARD, PASS_INPUT, PASS_WEIGHT, PASS_COUNT };
+
+/* A micro-batch as ops see it. Borrowed. */
+struct op_batch {
+  int32_t rows, length;
+  const int32_t *lengths; /* [rows] */
+  const int32_t *tokens;  /* [rows*length], embedding only */
+  const int32_t *labels;  /* [rows*length], head only */
+  float loss_scale;       /* head: gradients are those of loss_scale x sum of token losses */
+  bool with_grad;         /* head: make gradients in the forward */
+  double *loss_sum;       /* head: receives the sum of token losses of the micro-batch */
+};
+
+/* One op of one layer on one micro-batch: where its activations, gradients and tensors lie (device memory). */
+struct op_call {
+  const struct model_config *config;
+  const struct layer *layer;
+  const struct op *op;
+  const struct op_batch *batch;
+  float *const *act;         /* [n_acts] by the layer's table */
+  float *const *grad;        /* [n_acts] */
+  float *const *weight;      /* [n_tensors] */
+  float *const *weight_grad; /* [n_tensors] */
+  float *scratch;
+};
+
+struct device_config {
+  int threads;
+  const int *cores; /* may be NULL */
+  int n_cores;
+  int64_t limit; /* bytes of device memory, INT64_MAX: none */
+  bool poison;   /* fill new memory with NaNs */
+};
+
+struct device_ops {
+  const char *name; /* as in device.backend */
+  int (*open)(const struct device_config *config, struct device **device);
+  void (*close)(struct device **device);
+  /* Memory of the device: see arena.h for the contract. */
+  void *(*alloc)(struct device *device, int64_t bytes, const char *what);
+  void (*free)(struct device *device, void *memory);
+  /* Copies between host and device memory, complete on return. */
+  void (*read)(struct device *device, void *host, const void *memory, int64_t bytes);
+  void (*write)(struct device *device, void *memory, const void *host, int64_t bytes);
+  /* One op in one pass. */
+  void (*run)(struct device *device, enum pass pass, const struct op_call *call);
+  /* Vectors of n floats (see kernels.h for their contracts). */
+  void (*fill)(struct device *device, int64_t n, float value, float *x);
+  void (*add)(struct device *device, int64_t n, const float *x, float *y);
+  double (*sum_squares)(struct device *device, int64_t n, const float *g);
+  void (*adamw)(struct device *device, const struct adamw *p, int64_t n, float *w, float *g, float *m, float *v);
+  struct device_memory {
+    int64_t used, peak, reserved, limit;
+  } (*get_memory)(const struct device *device);
+  void (*reset_peak)(struct device *device);
+  struct pool *(*get_pool)(struct device *device);
+};
+
+/* A device starts with its backend's table; backends extend this struct. */
+struct device {
+  const struct device_ops *ops;
+};
+
+/* The registry: by name, NULL when there is none. */
+const struct device_ops *device_find(const char *name);
+
+#endif
