@@ -27,6 +27,7 @@ AS_IF([test "$ps_mpich" != no], [ps_mpi_family=mpich ps_mpi_version="MPICH $ps_m
 # The launcher is needed by tests only. One that lies beside the compiler's wrapper belongs to it.
 AC_ARG_VAR([MPIEXEC], [launcher of MPI programs, for the tests; no: do without])
 AC_ARG_VAR([MPIEXEC_FLAGS], [options for the launcher, before -n])
-set dummy $CC
-ps_cc_folder=`AS_DIRNAME(["$(command -v "$[]2" 2>/dev/null)"])`
-AC_PATH_PROGS([MPIEXEC], [mpiexec mpirun], [no], [$ps_cc_folder$PATH_SEPARATOR$PATH])])
+AS_IF([test -n "$MPIEXEC"], [],
+  [set dummy $CC
+   ps_cc_folder=`AS_DIRNAME(["$(command -v "$[]2" 2>/dev/null)"])`
+   AC_PATH_PROGS([MPIEXEC], [mpiexec mpirun], [no], [$ps_cc_folder$PATH_SEPARATOR$PATH])])])
