@@ -43,7 +43,7 @@ enum stream node_kind_get_stream(enum node_kind kind);
 const char *stream_get_name(enum stream stream);
 
 struct plan_stage {
-  int32_t first_layer, n_layers; /* contiguous; stages in order cover all layers; a stage may be empty */
+  int32_t first_layer, n_layers; /* contiguous; stages in order cover all layers; each holds at least one */
 };
 
 struct plan_micro {
@@ -60,19 +60,20 @@ struct plan_action {
 struct plan {
   char planner[32];
   int32_t n_layers, n_stages, n_ranks, n_micro;
-  bool forward_only;          /* a plan for evaluation */
-  bool clip;                  /* the norm stands before every update */
-  struct plan_stage *stages;  /* [n_stages] */
-  int32_t *replica_offset;    /* [n_stages+1] into replica_rank: the ranks that hold a stage (one each for now) */
+  bool forward_only;         /* a plan for evaluation */
+  bool clip;                 /* the norm stands before every update */
+  struct plan_stage *stages; /* [n_stages] */
+  int32_t *replica_offset;   /* [n_stages+1] into replica_rank: the ranks that hold a stage (one each for now) */
   int32_t *replica_rank;
-  struct plan_micro *micro;   /* [n_micro] */
-  int64_t *order_offset;      /* [n_ranks+1] into order: each rank's compute nodes in order */
+  struct plan_micro *micro; /* [n_micro] */
+  int64_t *order_offset;    /* [n_ranks+1] into order: each rank's compute nodes in order */
   struct plan_action *order;
-  int64_t *device_limit;      /* [n_ranks] bytes, INT64_MAX: none */
-  uint64_t hash;              /* of all the above, set by plan_freeze */
+  int64_t *device_limit; /* [n_ranks] bytes, INT64_MAX: none */
+  uint64_t hash;         /* of all the above, set by plan_freeze */
 };
 
-/* An empty plan with arrays of these sizes (orders have n_actions in total). Owned by the caller. */
+/* An empty plan with arrays of these sizes: one replica a stage, no limits, n_actions in the last rank's order until the
+ * caller sets order_offset. Owned by the caller. */
 struct plan *plan_create(int32_t n_layers, int32_t n_stages, int32_t n_ranks, int32_t n_micro, int64_t n_actions);
 struct plan *plan_dup(const struct plan *plan);
 void plan_destroy(struct plan **plan);
@@ -82,10 +83,11 @@ void plan_freeze(struct plan *plan);
 int32_t plan_get_rank(const struct plan *plan, int32_t stage);
 /* The stage that holds a layer. */
 int32_t plan_get_stage(const struct plan *plan, int32_t layer);
-/* A plan of the same shape for other micro-batches of the same count (a step's real lengths). */
+/* A plan of the same shape for other micro-batches of the same count (a step's real lengths), frozen if `plan` is. */
 struct plan *plan_dup_with_micro(const struct plan *plan, const struct plan_micro *micro);
 
-/* As bytes, for the broadcast: owned by the caller; unpack returns a status. */
+/* As bytes, for the broadcast: owned by the caller. Unpack makes a plan owned by the caller, the hash included; bytes that
+ * are cut short, damaged (the hash tells, if the plan is frozen) or of another version are STATUS_FAILED. */
 void *plan_pack(const struct plan *plan, size_t *bytes);
 int plan_unpack(const void *data, size_t bytes, struct plan **plan);
 

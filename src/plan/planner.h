@@ -36,8 +36,8 @@ const struct planner *planner_find(const char *name);
 int planner_run(const char *name, const struct plan_request *request, struct plan **plan);
 
 /* partition.c: cuts the layers into stages as asked (even: whole blocks, sizes differ by at most one, the larger ones
- * later; auto: the same until costs exist; list: as given, must sum to the blocks, .5 cuts between mixer and feed-forward,
- * 0 allowed on first and last stage). Embedding goes with the first stage, head with the last. stages[n_stages] is filled
+ * later; with two stages more than blocks, first and last have none; auto: the same until costs exist; list: as given, must
+ * sum to the blocks, .5 cuts between mixer and feed-forward, 0 allowed on first and last stage). Embedding goes with the first stage, head with the last. stages[n_stages] is filled
  * in. STATUS_MISTAKE names sum and count ("sum 8, model has 7"). */
 int partition_make(const struct plan_request *request, struct plan_stage *stages);
 
@@ -45,7 +45,13 @@ int partition_make(const struct plan_request *request, struct plan_stage *stages
  * then backwards and forwards in turn. Appends 2m actions of one stage to `out`; returns how many. */
 int64_t order_make_interleaved(int32_t stage, int32_t n_micro, int32_t warm_up, struct plan_action *out);
 
-/* A plan for evaluation with the stages and ranks of `plan`: forwards only. */
+/* planner_linear.c: what planners with one stage a rank share: stage s on rank s, the partition as asked, each stage's order
+ * made by order_make_interleaved from its warm-up count. Declines when the stages are not as many as the ranks. */
+typedef int32_t planner_warm_up(int32_t stage, int32_t n_stages, int32_t n_micro);
+int planner_linear_make(const struct plan_request *request, const char *name, planner_warm_up *get_warm_up,
+                        struct plan **plan);
+
+/* A plan for evaluation with the stages, ranks and limits of `plan`: forwards only, frozen. Owned by the caller. */
 struct plan *planner_make_forward(const struct plan *plan, int32_t n_micro, const struct plan_micro *micro);
 
 #endif

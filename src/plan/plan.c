@@ -1,0 +1,118 @@
+/* The plan as an object: making, copying, asking. */
+#include "plan/plan.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+static const struct {
+  const char *name;
+  enum stream stream;
+} kinds[NODE_KIND_COUNT] = {
+#define X(id, text, on) [id] = {text, on},
+    NODE_KINDS(X)
+#undef X
+};
+
+static const char *const streams[STREAM_COUNT] = {
+#define X(id, text) [id] = text,
+    STREAMS(X)
+#undef X
+};
+
+const char *node_kind_get_name(enum node_kind kind) {
+  return (unsigned)kind < NODE_KIND_COUNT ? kinds[kind].name : "?";
+}
+
+enum stream node_kind_get_stream(enum node_kind kind) { return kinds[kind].stream; }
+
+const char *stream_get_name(enum stream stream) { return (unsigned)stream < STREAM_COUNT ? streams[stream] : "?"; }
+
+struct plan *plan_create(int32_t n_layers, int32_t n_stages, int32_t n_ranks, int32_t n_micro, int64_t n_actions) {
+  struct plan *plan = MEM_NEW(struct plan, 1);
+  plan->n_layers = n_layers;
+  plan->n_stages = n_stages;
+  plan->n_ranks = n_ranks;
+  plan->n_micro = n_micro;
+  plan->stages = MEM_NEW(struct plan_stage, n_stages);
+  plan->replica_offset = MEM_NEW(int32_t, n_stages + 1);
+  plan->replica_rank = MEM_NEW(int32_t, n_stages);
+  plan->micro = MEM_NEW(struct plan_micro, n_micro);
+  plan->order_offset = MEM_NEW(int64_t, n_ranks + 1);
+  plan->order = MEM_NEW(struct plan_action, n_actions);
+  plan->device_limit = MEM_NEW(int64_t, n_ranks);
+  for (int32_t s = 0; s <= n_stages; s++) plan->replica_offset[s] = s;
+  for (int32_t r = 0; r < n_ranks; r++) plan->device_limit[r] = INT64_MAX;
+  plan->order_offset[n_ranks] = n_actions;
+  return plan;
+}
+
+static void copy_array(void *to, const void *from, size_t size, int64_t count) {
+  if (count > 0) memcpy(to, from, size * (size_t)count);
+}
+
+struct plan *plan_dup(const struct plan *plan) {
+  int64_t n_actions = plan->order_offset[plan->n_ranks];
+  int32_t n_replicas = plan->replica_offset[plan->n_stages];
+  struct plan *copy = plan_create(plan->n_layers, plan->n_stages, plan->n_ranks, plan->n_micro, n_actions);
+  memcpy(copy->planner, plan->planner, sizeof copy->planner);
+  copy->forward_only = plan->forward_only;
+  copy->clip = plan->clip;
+  copy->hash = plan->hash;
+  copy->replica_rank = mem_resize(copy->replica_rank, sizeof(int32_t) * (size_t)n_replicas);
+  copy_array(copy->stages, plan->stages, sizeof *plan->stages, plan->n_stages);
+  copy_array(copy->replica_offset, plan->replica_offset, sizeof *plan->replica_offset, plan->n_stages + 1);
+  copy_array(copy->replica_rank, plan->replica_rank, sizeof *plan->replica_rank, n_replicas);
+  copy_array(copy->micro, plan->micro, sizeof *plan->micro, plan->n_micro);
+  copy_array(copy->order_offset, plan->order_offset, sizeof *plan->order_offset, plan->n_ranks + 1);
+  copy_array(copy->order, plan->order, sizeof *plan->order, n_actions);
+  copy_array(copy->device_limit, plan->device_limit, sizeof *plan->device_limit, plan->n_ranks);
+  return copy;
+}
+
+struct plan *plan_dup_with_micro(const struct plan *plan, const struct plan_micro *micro) {
+  struct plan *copy = plan_dup(plan);
+  copy_array(copy->micro, micro, sizeof *micro, plan->n_micro);
+  if (plan->hash) plan_freeze(copy);
+  return copy;
+}
+
+void plan_destroy(struct plan **plan) {
+  if (!plan || !*plan) return;
+  struct plan *p = *plan;
+  mem_free(p->stages);
+  mem_free(p->replica_offset);
+  mem_free(p->replica_rank);
+  mem_free(p->micro);
+  mem_free(p->order_offset);
+  mem_free(p->order);
+  mem_free(p->device_limit);
+  mem_free(p);
+  *plan = NULL;
+}
+
+void plan_freeze(struct plan *plan) {
+  plan->hash = 0;
+  size_t bytes;
+  void *data = plan_pack(plan, &bytes);
+  uint64_t hash = hash_bytes(data, bytes, 0);
+  mem_free(data);
+  plan->hash = hash ? hash : 1; /* 0 says: not frozen */
+}
+
+int32_t plan_get_rank(const struct plan *plan, int32_t stage) {
+  return plan->replica_rank[plan->replica_offset[stage]];
+}
+
+int32_t plan_get_stage(const struct plan *plan, int32_t layer) {
+  int32_t low = 0, high = plan->n_stages - 1;
+  while (low < high) {
+    int32_t middle = low + (high - low + 1) / 2;
+    if (plan->stages[middle].first_layer <= layer)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}

@@ -1,0 +1,141 @@
+/* The rules that hold for every plan by itself. One function a rule. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "plan/plan.h"
+
+static int check_sizes(const struct plan *plan) {
+  if (plan->n_layers < 1 || plan->n_stages < 1 || plan->n_ranks < 1 || plan->n_micro < 1)
+    return error_raise(STATUS_FAILED, "plan: %d layers, %d stages, %d ranks, %d micro-batches: each must be at least 1",
+                       (int)plan->n_layers, (int)plan->n_stages, (int)plan->n_ranks, (int)plan->n_micro);
+  if (!memchr(plan->planner, 0, sizeof plan->planner))
+    return error_raise(STATUS_FAILED, "plan: its planner's name does not end");
+  return STATUS_OK;
+}
+
+static int check_stages(const struct plan *plan) {
+  int32_t next = 0;
+  for (int32_t s = 0; s < plan->n_stages; s++) {
+    const struct plan_stage *stage = &plan->stages[s];
+    if (stage->first_layer != next)
+      return error_raise(STATUS_FAILED, "plan: stage %d starts at layer %d, should at layer %d", (int)s,
+                         (int)stage->first_layer, (int)next);
+    if (stage->n_layers < 1 || stage->n_layers > plan->n_layers - next)
+      return error_raise(STATUS_FAILED, "plan: stage %d has %d layers, should have between 1 and the %d that are left",
+                         (int)s, (int)stage->n_layers, (int)(plan->n_layers - next));
+    next += stage->n_layers;
+  }
+  if (next != plan->n_layers)
+    return error_raise(STATUS_FAILED, "plan: stages hold %d layers, model has %d", (int)next, (int)plan->n_layers);
+  return STATUS_OK;
+}
+
+static int check_replicas(const struct plan *plan) {
+  for (int32_t s = 0; s < plan->n_stages; s++) {
+    if (plan->replica_offset[s] != s || plan->replica_offset[s + 1] != s + 1)
+      return error_raise(STATUS_FAILED, "plan: stage %d has %d replicas, must have 1", (int)s,
+                         (int)(plan->replica_offset[s + 1] - plan->replica_offset[s]));
+    int32_t rank = plan->replica_rank[s];
+    if (rank < 0 || rank >= plan->n_ranks)
+      return error_raise(STATUS_FAILED, "plan: stage %d is on rank %d, ranks are 0 to %d", (int)s, (int)rank,
+                         (int)plan->n_ranks - 1);
+  }
+  return STATUS_OK;
+}
+
+static int check_micro(const struct plan *plan) {
+  for (int32_t i = 0; i < plan->n_micro; i++) {
+    const struct plan_micro *micro = &plan->micro[i];
+    if (micro->rows < 1 || micro->length < 1)
+      return error_raise(STATUS_FAILED, "plan: micro-batch %d has %d rows of length %d, each must be at least 1",
+                         (int)i, (int)micro->rows, (int)micro->length);
+    int64_t places = (int64_t)micro->rows * micro->length;
+    if (micro->tokens < 0 || micro->tokens > places || micro->labels < 0 || micro->labels > places)
+      return error_raise(STATUS_FAILED, "plan: micro-batch %d has %lld tokens and %lld labels in %lld places", (int)i,
+                         (long long)micro->tokens, (long long)micro->labels, (long long)places);
+  }
+  return STATUS_OK;
+}
+
+static int check_limits(const struct plan *plan) {
+  for (int32_t r = 0; r < plan->n_ranks; r++)
+    if (plan->device_limit[r] < 0)
+      return error_raise(STATUS_FAILED, "plan: rank %d has a device limit of %lld bytes", (int)r,
+                         (long long)plan->device_limit[r]);
+  return STATUS_OK;
+}
+
+/* How far a stage has got: the next micro-batch of its forwards, input passes and weight passes. As each goes in
+ * ascending order and has every micro-batch once, one number says it all. */
+struct progress {
+  int32_t forward, input, weight;
+};
+
+static int refuse_action(const struct plan_action *a, int32_t rank, int64_t place, const char *reason) {
+  const char *name = a->kind <= NODE_W ? node_kind_get_name(a->kind) : "?";
+  return error_raise(STATUS_FAILED, "plan: rank %d, action %lld (%d%s%d): %s", (int)rank, (long long)place,
+                     (int)a->stage, name, (int)a->micro, reason);
+}
+
+/* NULL, or why the action may not come now. */
+static const char *advance(const struct plan_action *a, struct progress *at) {
+  bool input = a->kind == NODE_B || a->kind == NODE_I, weight = a->kind == NODE_B || a->kind == NODE_W;
+  if (a->kind == NODE_F && a->micro != at->forward) return "forwards must go in ascending order, each once";
+  if (input && a->micro != at->input) return "backwards must go in ascending order, each once";
+  if (input && a->micro >= at->forward) return "a backward before its forward";
+  if (weight && a->micro != at->weight) return "weight passes must go in ascending order, each once";
+  if (a->kind == NODE_W && a->micro >= at->input) return "a weight pass before its input pass";
+  at->forward += a->kind == NODE_F;
+  at->input += input;
+  at->weight += weight;
+  return NULL;
+}
+
+static int check_action(const struct plan *plan, int32_t rank, int64_t place, struct progress *stages) {
+  const struct plan_action *a = &plan->order[plan->order_offset[rank] + place];
+  if (a->kind > NODE_W) return refuse_action(a, rank, place, "its kind must be F, B, I or W");
+  if (a->stage < 0 || a->stage >= plan->n_stages) return refuse_action(a, rank, place, "there is no such stage");
+  if (a->micro < 0 || a->micro >= plan->n_micro) return refuse_action(a, rank, place, "there is no such micro-batch");
+  if (plan_get_rank(plan, a->stage) != rank) return refuse_action(a, rank, place, "the rank does not hold the stage");
+  if (plan->forward_only && a->kind != NODE_F)
+    return refuse_action(a, rank, place, "a plan for evaluation has forwards only");
+  const char *reason = advance(a, &stages[a->stage]);
+  return reason ? refuse_action(a, rank, place, reason) : STATUS_OK;
+}
+
+static int check_complete(const struct plan *plan, const struct progress *stages) {
+  for (int32_t s = 0; s < plan->n_stages; s++) {
+    const struct progress *at = &stages[s];
+    int32_t backwards = plan->forward_only ? 0 : plan->n_micro;
+    if (at->forward != plan->n_micro || at->input != backwards || at->weight != backwards)
+      return error_raise(STATUS_FAILED,
+                         "plan: stage %d has %d forwards, %d input passes and %d weight passes of %d micro-batches",
+                         (int)s, (int)at->forward, (int)at->input, (int)at->weight, (int)plan->n_micro);
+  }
+  return STATUS_OK;
+}
+
+static int check_orders(const struct plan *plan) {
+  struct progress *stages = MEM_NEW(struct progress, plan->n_stages);
+  int status = STATUS_OK;
+  if (plan->order_offset[0] != 0) status = error_raise(STATUS_FAILED, "plan: orders do not start at 0");
+  for (int32_t r = 0; r < plan->n_ranks && !status; r++) {
+    int64_t n = plan->order_offset[r + 1] - plan->order_offset[r];
+    if (n < 0) status = error_raise(STATUS_FAILED, "plan: rank %d has %lld actions", (int)r, (long long)n);
+    for (int64_t k = 0; k < n && !status; k++) status = check_action(plan, r, k, stages);
+  }
+  if (!status) status = check_complete(plan, stages);
+  mem_free(stages);
+  return status;
+}
+
+int plan_check(const struct plan *plan) {
+  static int (*const rules[])(const struct plan *) = {check_sizes, check_stages, check_replicas,
+                                                      check_micro, check_limits, check_orders};
+  for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+    int status = rules[i](plan);
+    if (status) return status;
+  }
+  return STATUS_OK;
+}
