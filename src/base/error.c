@@ -46,22 +46,16 @@ int error_wrap(const char *format, ...) {
   return recorded_status;
 }
 
-const char *error_text(void) {
-  return recorded_text;
-}
+const char *error_text(void) { return recorded_text; }
 
-int error_status(void) {
-  return recorded_status;
-}
+int error_status(void) { return recorded_status; }
 
 void error_clear(void) {
   recorded_text[0] = '\0';
   recorded_status = STATUS_OK;
 }
 
-void error_set_abort(void (*abort_job)(int status)) {
-  abort_hook = abort_job;
-}
+void error_set_abort(void (*abort_job)(int status)) { abort_hook = abort_job; }
 
 _Noreturn void error_die(const char *file, int line, const char *format, ...) {
   char text[TEXT_BYTES];

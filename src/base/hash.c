@@ -12,9 +12,7 @@
 
 enum { BLOCK_BYTES = 1 << 20 };
 
-uint64_t hash_bytes(const void *data, size_t bytes, uint64_t seed) {
-  return XXH3_64bits_withSeed(data, bytes, seed);
-}
+uint64_t hash_bytes(const void *data, size_t bytes, uint64_t seed) { return XXH3_64bits_withSeed(data, bytes, seed); }
 
 /* Feeds the rest of a file to the hash; adds up its bytes. Returns 0 or errno. */
 static int read_all(int descriptor, XXH3_state_t *state, int64_t *bytes) {

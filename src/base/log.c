@@ -14,13 +14,9 @@ enum { LINE_BYTES = 16384 };
 static int own_rank;
 static int file_descriptor = -1;
 
-void log_init(int rank) {
-  own_rank = rank;
-}
+void log_init(int rank) { own_rank = rank; }
 
-int log_get_rank(void) {
-  return own_rank;
-}
+int log_get_rank(void) { return own_rank; }
 
 int log_open_file(const char *path) {
   if (file_descriptor >= 0) close(file_descriptor);

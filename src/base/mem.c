@@ -55,6 +55,4 @@ void mem_free(void *memory) {
   free(memory);
 }
 
-int64_t mem_balance(void) {
-  return atomic_load(&live);
-}
+int64_t mem_balance(void) { return atomic_load(&live); }

@@ -41,9 +41,7 @@ static void draw_block(const struct rng_key *key, uint64_t i, uint64_t out[2]) {
   out[1] = words[2] | (uint64_t)words[3] << 32;
 }
 
-static double to_unit(uint64_t bits) {
-  return (double)(bits >> 11) * 0x1p-53;
-}
+static double to_unit(uint64_t bits) { return (double)(bits >> 11) * 0x1p-53; }
 
 uint64_t rng_bits(const struct rng_key *key, uint64_t i) {
   uint64_t block[2];
@@ -51,9 +49,7 @@ uint64_t rng_bits(const struct rng_key *key, uint64_t i) {
   return block[0];
 }
 
-double rng_uniform(const struct rng_key *key, uint64_t i) {
-  return to_unit(rng_bits(key, i));
-}
+double rng_uniform(const struct rng_key *key, uint64_t i) { return to_unit(rng_bits(key, i)); }
 
 double rng_normal(const struct rng_key *key, uint64_t i) {
   uint64_t block[2];

@@ -15,19 +15,23 @@
 struct comm;
 struct comm_request;
 
-/* Starts MPI (installs nothing else; signal handlers must already be in place). A process that is rank 0 of 1 although its
- * launcher started several tasks (SLURM_NTASKS, PMI_SIZE, OMPI_COMM_WORLD_SIZE, PALS_SIZE > 1) is refused with
- * STATUS_MISTAKE and the repair, unless allow_single. Also sets the error module's abort hook. */
+/* Starts MPI; signal handlers must already be in place. Also sets the rank of the log and the abort hook of the error
+ * module. A process that is rank 0 of 1 although its launcher started several tasks (PMI_SIZE, OMPI_COMM_WORLD_SIZE,
+ * PALS_SIZE or SLURM_NTASKS, the first that is set, above 1) is refused with STATUS_MISTAKE and the repair, unless
+ * allow_single (--single). On failure MPI is ended and *comm NULL. */
 int comm_open_all(int *argc, char ***argv, bool allow_single, struct comm **comm);
-/* Waits for all ranks, ends MPI. Open requests are a bug (CHECK). */
+/* Waits for all ranks, ends MPI. Open requests, and messages sent but never received, are a bug (CHECK). NULL is
+ * allowed. */
 void comm_close_all(struct comm **comm);
-/* Ends the whole job at once with this exit status, from one rank. Whoever calls has printed the message. */
+/* Ends the whole job at once with this exit status, from one rank. Whoever calls has printed the message; prints
+ * nothing. Returns never, even when other ranks are gone. `comm` may be NULL. */
 _Noreturn void comm_abort(struct comm *comm, int status);
 
 int comm_get_rank(const struct comm *comm);
 int comm_get_size(const struct comm *comm);
 int comm_get_node_rank(const struct comm *comm); /* rank among those of this node */
 int comm_get_node_size(const struct comm *comm);
+int comm_get_node(const struct comm *comm, int rank); /* first rank of the node of `rank`: equal on one node */
 /* Host name of a rank (owned by comm); known on all ranks after comm_open_all. */
 const char *comm_get_host(const struct comm *comm, int rank);
 /* "MPICH 4.0.2", static. */
@@ -35,7 +39,8 @@ const char *comm_get_library(void);
 /* Seconds to add to this rank's clock_now() to get rank 0's, measured at open by ping-pong (0 on the same node). */
 double comm_get_clock_offset(const struct comm *comm);
 
-/* Longest message sent in one piece, bytes (default 1 GiB; longer ones go in pieces in order). For tests. */
+/* Longest message sent in one piece, bytes (default 1 GiB; longer ones go in pieces in order); the same on all ranks,
+ * while no message is open. For tests. */
 void comm_set_piece(struct comm *comm, int64_t bytes);
 
 /* ---- point to point. `tag` is 0..2^27-1; messages of one pair with one tag arrive in the order sent. Buffers belong to
@@ -49,8 +54,9 @@ bool comm_test(struct comm_request **request);
 void comm_wait(struct comm *comm, struct comm_request **request, const char *what);
 /* Lets messages move and answers the watchdog of others; call it often during long work. Cheap. */
 void comm_poll(struct comm *comm);
-/* One round of waiting: `fruitless` counts the rounds without any progress so far; sleeps accordingly, and after the hang
- * timeout without progress calls the watchdog, which does not return. */
+/* One round of waiting: `fruitless` counts the rounds without any progress so far (0 begins a wait; so does a request
+ * completed by comm_test); sleeps accordingly. When nothing moves on any rank for the hang timeout, or a rank is silent,
+ * the watchdog ends the job. `what` describes the wait for it. */
 void comm_back_off(struct comm *comm, int64_t fruitless, const char *what);
 
 /* ---- collective ---- */
@@ -59,10 +65,11 @@ void comm_broadcast_all(struct comm *comm, int root, void *data, int64_t bytes);
 /* Every rank gives `bytes` (may differ); all get all parts in rank order in `out`, offsets[size+1] filled in. With out NULL
  * only offsets are filled in (one exchange of sizes). */
 void comm_gather_all(struct comm *comm, const void *data, int64_t bytes, void *out, int64_t *offsets);
-/* As comm_gather_all, only root receives. */
+/* As comm_gather_all, only root receives and its `out` alone counts; offsets may be NULL where they are not wanted. */
 void comm_gather_root_all(struct comm *comm, int root, const void *data, int64_t bytes, void *out, int64_t *offsets);
-/* The ranks agree on one status: OK when all are; else the status and message of the first failing rank become everyone's
- * (error_text), to be printed by rank 0 alone. */
+/* The ranks agree on one status: OK when all are; else the status and message of the first failing rank (before one that
+ * only stopped) become everyone's, to be printed by rank 0 alone. error_text() then begins with that rank and its host,
+ * unless it is rank 0. */
 int comm_agree_all(struct comm *comm, int status);
 
 #endif

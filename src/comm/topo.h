@@ -2,20 +2,27 @@
 #ifndef PENSTOCK_COMM_TOPO_H
 #define PENSTOCK_COMM_TOPO_H
 
+#include <stdint.h>
+
 struct comm;
 
 struct topo {
-  int *cores;      /* OS numbers of the cores this rank should use; owned */
-  int n_cores;     /* >= 1 */
-  int node_cores;  /* cores this job may use on this node */
-  int oversubscribed; /* 1 when the node has fewer cores than ranks */
-  long long memory_share_bytes; /* this rank's share of the smaller of cgroup limit and available memory of the node */
+  int *cores;                 /* OS numbers of the cores this rank should use; owned */
+  int n_cores;                /* >= 1 */
+  int node_cores;             /* cores this job may use on this node */
+  int oversubscribed;         /* 1 when the node has fewer cores than ranks */
+  int64_t memory_share_bytes; /* this rank's share of the smaller of cgroup limit and available memory of the node */
 };
 
-/* Collective over the ranks of a node. Respects the binding the launcher gave: when ranks of the node have disjoint masks
- * each uses its own; when they share one, its cores (one hardware thread a core) are divided by node rank in contiguous
- * runs. Returns a status. */
+/* Collective over all ranks. Respects the binding the launcher gave: when ranks of the node have disjoint masks each uses
+ * its own; when several have the same one, its cores (one hardware thread a core) are divided among them by rank in
+ * contiguous runs; masks that overlap otherwise are used whole. The memory limits of a node are divided by its ranks.
+ * Returns a status, the same on all ranks. */
 int topo_init_all(struct comm *comm, struct topo *topo);
 void topo_fini(struct topo *topo);
+
+/* Smaller of the memory available on this machine and the limits of this process's control groups (v1 and v2), bytes;
+ * INT64_MAX when neither is known. `root` is put before the system's paths: "" outside tests. */
+int64_t topo_read_memory(const char *root);
 
 #endif
