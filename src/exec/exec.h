@@ -1,0 +1,40 @@
+/* Runs this rank's nodes of a graph: compute in order, messages on the send and receive streams beside it, each node when
+ * the nodes before it are done. Knows nothing of schedules, planners or models beyond what graph and op tables say.
+ */
+#ifndef PENSTOCK_EXEC_EXEC_H
+#define PENSTOCK_EXEC_EXEC_H
+
+#include "dag/dag.h"
+#include "exec/optimizer.h"
+#include "exec/rank_state.h"
+#include "store/trace.h"
+
+struct comm;
+
+/* One step as the executor is given it. All borrowed. */
+struct exec_step {
+  struct comm *comm;
+  struct rank_state *state;
+  const struct plan *plan;
+  const struct dag *dag;
+  const struct op_batch *micro; /* [n_micro] rows, length, lengths; tokens and labels where the stage needs them */
+  float loss_scale;             /* 1 / labels of the step */
+  const struct optimizer_config *optimizer;
+  int64_t step;             /* from 1 */
+  struct trace_span *spans; /* [nodes of this rank] filled in: spans[i] for node rank_offset[rank] + i */
+};
+
+struct exec_result {
+  double loss_sum; /* sum of token losses: on every rank after a training step, of this rank's head after a forward-only
+                       one (0 elsewhere) */
+  double grad_norm;  /* before clipping */
+  bool finite;       /* false: nothing was updated on this rank */
+  int32_t bad_layer; /* first layer, in layer order, whose gradient is not finite; -1: none (the loss then) */
+  int bad_tensor;
+};
+
+/* Collective over the plan's ranks. An error status is this rank's own (device memory refused) and leaves the other ranks
+ * waiting: the caller ends the job. */
+int exec_run(const struct exec_step *step, struct exec_result *result);
+
+#endif

@@ -1,0 +1,59 @@
+/* Shared by the parts of the executor: exec.c (nodes and streams), exec_memory.c (buffers), exec_norm.c (gradient norm). */
+#ifndef PENSTOCK_EXEC_EXEC_INTERNAL_H
+#define PENSTOCK_EXEC_EXEC_INTERNAL_H
+
+#include "exec/exec.h"
+#include "exec/stage_pass.h"
+
+struct comm_request;
+
+/* A stream of this rank: its nodes in order, the next one to begin, and the message under way. */
+struct exec_stream {
+  const int32_t *nodes;
+  int32_t n, next;
+  int32_t active; /* -1: none */
+  struct comm_request *request;
+};
+
+struct exec {
+  const struct exec_step *step;
+  struct exec_result *result;
+  int32_t rank, first, n_nodes; /* this rank's nodes are first .. first + n_nodes - 1 */
+  int32_t n_done;
+  bool *done; /* [n_nodes] */
+  struct exec_stream streams[STREAM_COUNT];
+  /* Buffers of this rank: rows of the graph's table and where they lie. */
+  const struct dag_buffer *buffers;
+  int64_t n_buffers, next_buffer;
+  char **memory;          /* [n_buffers] */
+  int64_t *find;          /* [n_stages][n_micro][BUFFER_KIND_COUNT] latest buffer, -1: none */
+  int64_t *release_first; /* [n_nodes] first buffer that a node frees, -1: none */
+  int64_t *release_next;  /* [n_buffers] the next one */
+  /* Layers' sums of squares, gathered for the norm. */
+  struct norm_part {
+    int32_t layer, bad_tensor;
+    double sum;
+  } * parts;
+  int32_t n_parts;
+};
+
+void exec_init(struct exec *x, const struct exec_step *step, struct exec_result *result);
+void exec_fini(struct exec *x);
+
+/* exec_memory.c. Opening a compute node allocates all that is charged to it, receives for the next node included; it is
+ * done as soon as the node before has ended, so that those can be posted. -1 does nothing. */
+void exec_memory_init(struct exec *x);
+void exec_memory_fini(struct exec *x);
+int exec_open_node(struct exec *x, int32_t node);
+void exec_free_buffers(struct exec *x, int32_t node);
+void *exec_find_buffer(const struct exec *x, enum buffer_kind kind, int32_t stage, int32_t micro);
+/* All buffers that a compute node of a stage and micro-batch works on; those it shares with neighbouring stages on this
+ * rank included. */
+void exec_find_buffers(const struct exec *x, int32_t stage, int32_t micro, char *buffers[BUFFER_KIND_COUNT]);
+
+/* exec_norm.c. Completes a layer's gradient and records its sum of squares; notes what is not finite. */
+void exec_measure_layer(struct exec *x, int32_t layer);
+/* Gathers all layers' sums and the loss: every rank has the norm, the loss and the first bad tensor. Collective. */
+void exec_gather_norm(struct exec *x);
+
+#endif

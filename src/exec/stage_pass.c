@@ -1,0 +1,158 @@
+#include "exec/stage_pass.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "model/footprint.h"
+
+/* Where a layer's regions begin inside the stage's buffers, bytes. */
+struct layer_place {
+  struct footprint footprint;
+  int64_t keep_input, keep_weight, grad_weight;
+};
+
+struct walk {
+  const struct stage_run *run;
+  struct layer_place *places; /* [n_layers] */
+  int64_t boundary;           /* bytes of a hidden state */
+  bool full;                  /* a full backward: gradients live in the workspace */
+};
+
+static void place_layers(struct walk *walk) {
+  const struct stage_run *run = walk->run;
+  const struct model *model = run->state->model;
+  int64_t keep_input = 0, keep_weight = 0, grad_weight = 0;
+  for (int32_t i = 0; i < run->n_layers; i++) {
+    struct layer_place *p = &walk->places[i];
+    footprint_layer(model, &model->layers[run->first_layer + i], run->batch->rows, run->batch->length, &p->footprint);
+    p->keep_input = keep_input;
+    p->keep_weight = keep_weight;
+    p->grad_weight = grad_weight;
+    keep_input += p->footprint.bytes[REGION_KEEP_INPUT];
+    keep_weight += p->footprint.bytes[REGION_KEEP_WEIGHT] + walk->boundary;
+    grad_weight += p->footprint.bytes[REGION_GRAD_WEIGHT] + walk->boundary;
+  }
+}
+
+/* A place in a buffer; NULL in a buffer that this pass does not have. */
+static char *advance(char *buffer, int64_t bytes) { return buffer ? buffer + bytes : NULL; }
+
+/* Hidden state after layer i of the stage (-1: before the first). */
+static char *find_hidden(const struct walk *walk, int32_t i) {
+  const struct stage_run *run = walk->run;
+  if (i < 0) return run->buffers[BUFFER_INPUT];
+  if (i == run->n_layers - 1) return run->buffers[BUFFER_OUTPUT];
+  const struct layer_place *p = &walk->places[i];
+  return advance(run->buffers[BUFFER_KEEP_WEIGHT], p->keep_weight + p->footprint.bytes[REGION_KEEP_WEIGHT]);
+}
+
+/* Bytes of hidden-state gradients at the start of a full backward's workspace: two in turn. */
+static int64_t get_turning_bytes(const struct walk *walk) {
+  int32_t between = walk->run->n_layers - 1;
+  return (between < 2 ? between : 2) * walk->boundary;
+}
+
+/* Gradient of the hidden state after layer i. */
+static char *find_hidden_grad(const struct walk *walk, int32_t i) {
+  const struct stage_run *run = walk->run;
+  if (i < 0) return run->buffers[BUFFER_D_INPUT];
+  if (i == run->n_layers - 1) return run->buffers[BUFFER_D_OUTPUT];
+  if (walk->full) return advance(run->buffers[BUFFER_WORK], (i % 2) * walk->boundary);
+  const struct layer_place *p = &walk->places[i];
+  return advance(run->buffers[BUFFER_GRAD_WEIGHT], p->grad_weight + p->footprint.bytes[REGION_GRAD_WEIGHT]);
+}
+
+/* Start of a region of layer i during a pass. */
+static char *find_region(const struct walk *walk, int32_t i, enum region region) {
+  char *const *buffers = walk->run->buffers;
+  const struct layer_place *p = &walk->places[i];
+  char *work = buffers[BUFFER_WORK];
+  switch (region) {
+  case REGION_KEEP_INPUT: return advance(buffers[BUFFER_KEEP_INPUT], p->keep_input);
+  case REGION_KEEP_WEIGHT: return advance(buffers[BUFFER_KEEP_WEIGHT], p->keep_weight);
+  case REGION_GRAD_WEIGHT:
+    return walk->full ? advance(work, get_turning_bytes(walk)) : advance(buffers[BUFFER_GRAD_WEIGHT], p->grad_weight);
+  case REGION_FORWARD: return work;
+  case REGION_INPUT:
+  case REGION_WEIGHT:
+    return walk->full ? advance(work, get_turning_bytes(walk) + p->footprint.bytes[REGION_GRAD_WEIGHT]) : work;
+  case REGION_NONE:
+  case REGION_COUNT: break;
+  }
+  return NULL;
+}
+
+static float *find_array(const struct walk *walk, int32_t i, struct place place) {
+  char *region = find_region(walk, i, place.region);
+  return region ? (float *)(void *)(region + place.offset) : NULL;
+}
+
+/* Pointers of one layer for a pass. */
+struct frame {
+  float *act[LAYER_MAX_ACTS], *grad[LAYER_MAX_ACTS];
+  float *weight[LAYER_MAX_TENSORS], *weight_grad[LAYER_MAX_TENSORS];
+  float *scratch;
+};
+
+static void fill_frame(const struct walk *walk, int32_t i, enum pass pass, struct frame *frame) {
+  const struct stage_run *run = walk->run;
+  const struct layer *layer = &run->state->model->layers[run->first_layer + i];
+  const struct footprint *f = &walk->places[i].footprint;
+  for (int a = 0; a < layer->n_acts; a++) {
+    enum act_life life = layer->acts[a].life;
+    bool outer = life == ACT_INPUT || life == ACT_OUTPUT;
+    int32_t hidden = life == ACT_INPUT ? i - 1 : i;
+    frame->act[a] = outer ? (float *)(void *)find_hidden(walk, hidden) : find_array(walk, i, f->act[a]);
+    frame->grad[a] = outer ? (float *)(void *)find_hidden_grad(walk, hidden) : find_array(walk, i, f->grad[a]);
+  }
+  frame->scratch = find_array(walk, i, f->scratch[pass]);
+  rank_state_get_tensors(run->state, run->first_layer + i, frame->weight, frame->weight_grad);
+}
+
+static void run_layer(const struct walk *walk, int32_t i, enum pass pass) {
+  const struct stage_run *run = walk->run;
+  const struct layer *layer = &run->state->model->layers[run->first_layer + i];
+  struct device *device = run->state->device;
+  struct frame frame;
+  fill_frame(walk, i, pass, &frame);
+  struct op_call call = {.config = &run->state->model->config,
+                         .layer = layer,
+                         .batch = run->batch,
+                         .act = frame.act,
+                         .grad = frame.grad,
+                         .weight = frame.weight,
+                         .weight_grad = frame.weight_grad,
+                         .scratch = frame.scratch};
+  for (int o = 0; o < layer->n_ops; o++) {
+    call.op = &layer->ops[pass == PASS_INPUT ? layer->n_ops - 1 - o : o];
+    device->ops->run(device, pass, &call);
+    if (run->between) run->between(run->context);
+  }
+}
+
+void stage_pass_run(enum node_kind kind, const struct stage_run *run) {
+  if (run->n_layers == 0) return;
+  struct walk walk = {.run = run, .full = kind == NODE_B};
+  walk.places = MEM_NEW(struct layer_place, run->n_layers);
+  walk.boundary = footprint_boundary(run->state->model, run->batch->rows, run->batch->length);
+  place_layers(&walk);
+  int32_t last = run->n_layers - 1;
+  switch (kind) {
+  case NODE_F:
+    for (int32_t i = 0; i <= last; i++) run_layer(&walk, i, PASS_FORWARD);
+    break;
+  case NODE_B: /* its input pass and its weight pass, layer by layer */
+    for (int32_t i = last; i >= 0; i--) {
+      run_layer(&walk, i, PASS_INPUT);
+      run_layer(&walk, i, PASS_WEIGHT);
+    }
+    break;
+  case NODE_I:
+    for (int32_t i = last; i >= 0; i--) run_layer(&walk, i, PASS_INPUT);
+    break;
+  case NODE_W:
+    for (int32_t i = last; i >= 0; i--) run_layer(&walk, i, PASS_WEIGHT);
+    break;
+  default: CHECK(false, "node kind %d does not compute", kind);
+  }
+  mem_free(walk.places);
+}

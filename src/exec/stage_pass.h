@@ -1,0 +1,23 @@
+/* Forward, backward, input pass and weight pass of one stage on one micro-batch: walks over the op tables of its layers. */
+#ifndef PENSTOCK_EXEC_STAGE_PASS_H
+#define PENSTOCK_EXEC_STAGE_PASS_H
+
+#include "dag/dag.h"
+#include "exec/rank_state.h"
+
+struct stage_run {
+  const struct rank_state *state;
+  int32_t first_layer, n_layers;
+  const struct op_batch *batch;
+  /* The buffers of this stage and micro-batch by kind, as the graph's buffer table defines them; NULL where there is none
+   * (first stage: no input, last stage: no output). */
+  char *buffers[BUFFER_KIND_COUNT];
+  void (*between)(
+      void *context); /* called after every op, so that messages move while the device computes; may be NULL */
+  void *context;
+};
+
+/* Runs node kind F, B, I or W. */
+void stage_pass_run(enum node_kind kind, const struct stage_run *run);
+
+#endif
