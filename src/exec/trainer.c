@@ -1,0 +1,166 @@
+#include "exec/trainer.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "comm/comm.h"
+#include "plan/planner.h"
+
+#include <string.h>
+
+static bool *list_layers(const struct plan *plan, int32_t rank) {
+  bool *holds = MEM_NEW(bool, plan->n_layers);
+  for (int32_t s = 0; s < plan->n_stages; s++)
+    for (int32_t l = 0; l < plan->stages[s].n_layers && plan_get_rank(plan, s) == rank; l++)
+      holds[plan->stages[s].first_layer + l] = true;
+  return holds;
+}
+
+int trainer_create(const struct trainer_config *config, struct trainer **trainer) {
+  struct trainer *t = MEM_NEW(struct trainer, 1);
+  t->config = *config;
+  const struct device_ops *ops = device_find(config->backend);
+  int status = ops ? ops->open(&config->device, &t->device)
+                   : error_raise(STATUS_MISTAKE, "device.backend '%s' is not available", config->backend);
+  if (!status) {
+    bool *holds = list_layers(config->plan, comm_get_rank(config->comm));
+    status = rank_state_create(config->model, t->device, holds, &t->state);
+    mem_free(holds);
+  }
+  if (status) trainer_destroy(&t);
+  *trainer = t;
+  return status;
+}
+
+static void destroy_graph(struct step_graph *graph) {
+  plan_destroy(&graph->plan);
+  dag_destroy(&graph->dag);
+}
+
+void trainer_destroy(struct trainer **trainer) {
+  struct trainer *t = *trainer;
+  if (!t) return;
+  destroy_graph(&t->train);
+  destroy_graph(&t->evaluate);
+  rank_state_destroy(&t->state);
+  if (t->device) t->device->ops->close(&t->device);
+  mem_free(t->spans);
+  mem_free(t);
+  *trainer = NULL;
+}
+
+void trainer_init(struct trainer *t, uint64_t seed) { rank_state_init(t->state, seed); }
+
+bool trainer_needs_tokens(const struct trainer *t) { return t->state->has_embed || t->state->has_head; }
+
+static bool has_shapes(const struct plan *plan, const struct plan_micro *micro, int32_t n) {
+  return plan && plan->n_micro == n && !memcmp(plan->micro, micro, sizeof *micro * (size_t)n);
+}
+
+/* Makes the graph fit the batch, if it does not yet. */
+static int update_graph(struct trainer *t, const struct batch *batch, bool forward_only) {
+  struct step_graph *graph = forward_only ? &t->evaluate : &t->train;
+  struct plan_micro *micro = MEM_NEW(struct plan_micro, batch->n_micro);
+  for (int32_t i = 0; i < batch->n_micro; i++) {
+    const struct micro_batch *b = &batch->micro[i];
+    micro[i].rows = b->rows;
+    micro[i].length = b->length;
+    micro[i].tokens = b->tokens;
+    micro[i].labels = b->labels;
+  }
+  int status = STATUS_OK;
+  if (!has_shapes(graph->plan, micro, batch->n_micro)) {
+    destroy_graph(graph);
+    graph->plan = forward_only ? planner_make_forward(t->config.plan, batch->n_micro, micro)
+                               : plan_dup_with_micro(t->config.plan, micro);
+    status = dag_build(graph->plan, t->config.model, &graph->dag);
+    if (!status) {
+      int32_t rank = comm_get_rank(t->config.comm);
+      graph->peak = dag_get_peak(graph->dag, rank, NULL);
+    }
+  }
+  mem_free(micro);
+  return status;
+}
+
+static struct op_batch *make_op_batches(const struct batch *batch) {
+  struct op_batch *ops = MEM_NEW(struct op_batch, batch->n_micro);
+  for (int32_t i = 0; i < batch->n_micro; i++) {
+    const struct micro_batch *b = &batch->micro[i];
+    ops[i].rows = b->rows;
+    ops[i].length = b->length;
+    ops[i].lengths = b->lengths;
+    ops[i].tokens = b->token;
+    ops[i].labels = b->label;
+  }
+  return ops;
+}
+
+static int run_graph(struct trainer *t, const struct step_graph *graph, const struct batch *batch, int64_t step,
+                     struct exec_result *result) {
+  int32_t rank = comm_get_rank(t->config.comm);
+  int32_t n_nodes = graph->dag->rank_offset[rank + 1] - graph->dag->rank_offset[rank];
+  struct trace_span *spans = mem_resize(t->spans, sizeof *spans * (size_t)(n_nodes ? n_nodes : 1));
+  t->spans = spans;
+  struct op_batch *micro = make_op_batches(batch);
+  struct exec_step run = {.comm = t->config.comm,
+                          .state = t->state,
+                          .plan = graph->plan,
+                          .dag = graph->dag,
+                          .micro = micro,
+                          .loss_scale = batch->labels ? 1.0f / (float)batch->labels : 0.0f,
+                          .optimizer = &t->config.optimizer,
+                          .step = step,
+                          .spans = spans};
+  t->device->ops->reset_peak(t->device);
+  int status = exec_run(&run, result);
+  mem_free(micro);
+  return status;
+}
+
+int trainer_step(struct trainer *t, const struct batch *batch, int64_t step, struct trainer_result *result) {
+  *result = (struct trainer_result){.finite = true, .bad_layer = -1, .bad_tensor = -1, .start = clock_now()};
+  result->lr = optimizer_get_lr(&t->config.optimizer, step);
+  result->skipped = batch->labels == 0;
+  if (result->skipped) return STATUS_OK;
+  struct exec_result run;
+  int status = update_graph(t, batch, false);
+  if (!status) status = run_graph(t, &t->train, batch, step, &run);
+  if (status) return status;
+  result->loss = run.loss_sum / (double)batch->labels;
+  result->grad_norm = run.grad_norm;
+  result->finite = run.finite;
+  result->bad_layer = run.bad_layer;
+  result->bad_tensor = run.bad_tensor;
+  result->seconds = clock_now() - result->start;
+  result->peak = t->device->ops->get_memory(t->device).peak;
+  result->predicted_peak = t->train.peak;
+  CHECK(result->peak == result->predicted_peak, "device peak of step %lld is %lld bytes, predicted were %lld",
+        (long long)step, (long long)result->peak, (long long)result->predicted_peak);
+  return STATUS_OK;
+}
+
+int trainer_evaluate(struct trainer *t, const struct batch *batch, int64_t step, double *loss_sum) {
+  struct exec_result run;
+  int status = update_graph(t, batch, true);
+  if (!status) status = run_graph(t, &t->evaluate, batch, step, &run);
+  if (status) return status;
+  int size = comm_get_size(t->config.comm);
+  double *parts = MEM_NEW(double, size);
+  int64_t *offsets = MEM_NEW(int64_t, size + 1);
+  comm_gather_all(t->config.comm, &run.loss_sum, sizeof run.loss_sum, parts, offsets);
+  *loss_sum = 0;
+  for (int r = 0; r < size; r++) *loss_sum += parts[r];
+  mem_free(parts);
+  mem_free(offsets);
+  return STATUS_OK;
+}
+
+struct checkpoint_part trainer_get_part(const struct trainer *t) {
+  const struct rank_state *s = t->state;
+  bool own = s->tied_w && !s->has_embed;
+  return (struct checkpoint_part){.weights = s->w,
+                                  .m = s->m,
+                                  .v = s->v,
+                                  .tied = {own ? s->tied_w : NULL, own ? s->tied_m : NULL, own ? s->tied_v : NULL}};
+}

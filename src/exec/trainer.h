@@ -1,0 +1,70 @@
+/* A model on its ranks, trained a step at a time by a plan: what `train` and `verify` share. */
+#ifndef PENSTOCK_EXEC_TRAINER_H
+#define PENSTOCK_EXEC_TRAINER_H
+
+#include "dag/dag.h"
+#include "data/batch.h"
+#include "exec/exec.h"
+#include "exec/optimizer.h"
+#include "exec/rank_state.h"
+#include "store/checkpoint.h"
+
+struct comm;
+
+struct trainer_config {
+  struct comm *comm;         /* borrowed; as many ranks as the plan has */
+  const struct model *model; /* borrowed */
+  const struct plan *plan;   /* borrowed; frozen and the same on all ranks */
+  const char *backend;       /* device.backend */
+  struct device_config device;
+  struct optimizer_config optimizer;
+};
+
+/* A plan with the graph of one step's real lengths; kept while the shapes stay the same. */
+struct step_graph {
+  struct plan *plan;
+  struct dag *dag;
+  int64_t peak; /* predicted bytes of this rank's device */
+};
+
+struct trainer {
+  struct trainer_config config;
+  struct device *device;
+  struct rank_state *state;
+  struct step_graph train, evaluate;
+  struct trace_span *spans; /* of the last step, [nodes of this rank] */
+};
+
+struct trainer_result {
+  bool skipped; /* the step had no label: nothing was done */
+  double loss;  /* mean over the labels of the global batch, on every rank */
+  double grad_norm, lr;
+  bool finite;
+  int32_t bad_layer; /* see exec_result */
+  int bad_tensor;
+  double start, seconds;        /* of this rank's clock */
+  int64_t peak, predicted_peak; /* bytes of this rank's device */
+};
+
+/* Opens the device and allocates what the rank holds; parameters are not yet set. A status of this rank alone: the caller
+ * lets the ranks agree. */
+int trainer_create(const struct trainer_config *config, struct trainer **trainer);
+void trainer_destroy(struct trainer **trainer);
+
+/* Initial parameters as a function of the seed. */
+void trainer_init(struct trainer *trainer, uint64_t seed);
+
+/* True when this rank needs a batch's tokens and labels (it holds embedding or head), not its shapes alone. */
+bool trainer_needs_tokens(const struct trainer *trainer);
+
+/* One optimizer step (from 1) on a batch. Collective. A status that is not OK is this rank's own and leaves the other ranks
+ * waiting: the caller ends the job. The measured peak equals the predicted one (CHECK). */
+int trainer_step(struct trainer *trainer, const struct batch *batch, int64_t step, struct trainer_result *result);
+
+/* Forward passes only: the sum of token losses of the batch, on every rank. Collective. Status as of trainer_step. */
+int trainer_evaluate(struct trainer *trainer, const struct batch *batch, int64_t step, double *loss_sum);
+
+/* This rank's arrays for the checkpoint module. Valid as long as the trainer. */
+struct checkpoint_part trainer_get_part(const struct trainer *trainer);
+
+#endif
