@@ -107,8 +107,9 @@ static int check_row(int64_t r, int64_t time, const int32_t *token, const int32_
   for (int64_t t = 0; t < time; t++) {
     bool has_label = label[t] != DATASET_NO_LABEL;
     if (t < length && (token[t] < 0 || token[t] >= vocab))
-      return error_raise(STATUS_MISTAKE, "token %" PRId64 " of row %" PRId64 " is %d, outside the vocabulary of %" PRId64,
-                         t, r, token[t], vocab);
+      return error_raise(STATUS_MISTAKE,
+                         "token %" PRId64 " of row %" PRId64 " is %d, outside the vocabulary of %" PRId64, t, r,
+                         token[t], vocab);
     if (has_label && (t >= length || label[t] < 0 || label[t] >= vocab))
       return error_raise(STATUS_MISTAKE, "label %" PRId64 " of row %" PRId64 " is %d; allowed is -100 (none)%s", t, r,
                          label[t], t < length ? " or an id of the vocabulary" : " after the end of the row");

@@ -21,7 +21,7 @@ struct batch {
   int64_t step;         /* the caller's; not touched here */
   int64_t first_sample; /* number of its first row over the run */
   int32_t n_micro;
-  struct micro_batch *micro; /* [n_micro] */
+  struct micro_batch *micro;    /* [n_micro] */
   int64_t rows, tokens, labels; /* sums */
   int32_t micro_capacity;
   int64_t buffer_capacity; /* in int32 */

@@ -50,8 +50,10 @@ static int64_t get_rank(int n, const int64_t *share, int f, int64_t j) {
     __int128 numerator = (__int128)(2 * j + 1) * share[g], twice = 2 * (__int128)share[f];
     __int128 limit = numerator - share[f]; /* 2 k share[f] < limit (<= for an earlier file) */
     __int128 count = 0;
-    if (g < f) count = limit >= 0 ? limit / twice + 1 : 0;
-    else count = limit > 0 ? (limit + twice - 1) / twice : 0;
+    if (g < f)
+      count = limit >= 0 ? limit / twice + 1 : 0;
+    else
+      count = limit > 0 ? (limit + twice - 1) / twice : 0;
     rank += count < share[g] ? (int64_t)count : share[g];
   }
   return rank + j;
@@ -62,8 +64,10 @@ int blend_find(int n, const int64_t *share, int64_t place, int64_t *draw) {
     int64_t low = 0, high = share[f] - 1;
     while (low < high) {
       int64_t middle = low + (high - low + 1) / 2;
-      if (get_rank(n, share, f, middle) <= place) low = middle;
-      else high = middle - 1;
+      if (get_rank(n, share, f, middle) <= place)
+        low = middle;
+      else
+        high = middle - 1;
     }
     if (high >= 0 && get_rank(n, share, f, low) == place) {
       *draw = low;

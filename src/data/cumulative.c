@@ -31,8 +31,10 @@ int64_t cumulative_find(const struct cumulative *sums, int64_t position, int64_t
   int64_t low = 0, high = sums->n / STRIDE;
   while (low < high) {
     int64_t middle = low + (high - low + 1) / 2;
-    if (sums->sample[middle] <= position) low = middle;
-    else high = middle - 1;
+    if (sums->sample[middle] <= position)
+      low = middle;
+    else
+      high = middle - 1;
   }
   int64_t item = low * STRIDE, rest = position - sums->sample[low];
   for (;; item++) {

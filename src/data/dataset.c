@@ -54,8 +54,8 @@ static void describe_source(struct dataset *dataset, const struct source *source
   char *left = dataset->batching == BATCHING_FIXED
                    ? mem_format("; %" PRId64 " tokens at the end, less than a row, left out", file->n_tokens - used)
                    : NULL;
-  add_line(dataset, mem_format("%s: %" PRId64 " documents%s, %" PRId64 " tokens (%s), %" PRId64
-                               " rows of %s%" PRId64 " tokens%s",
+  add_line(dataset, mem_format("%s: %" PRId64 " documents%s, %" PRId64 " tokens (%s), %" PRId64 " rows of %s%" PRId64
+                               " tokens%s",
                                file->prefix, file->n_documents, skipped ? skipped : "", file->n_tokens,
                                tokens_get_type_name(file->type), source->n_rows,
                                dataset->batching == BATCHING_FIXED ? "" : "at most ", dataset->sequence_length,
@@ -166,7 +166,8 @@ static int check_weights(struct dataset *dataset, const struct dataset_file_spec
   if (with > 0 && with < n) {
     int f = 0;
     while (files[f].weight >= 0) f++;
-    return error_raise(STATUS_MISTAKE, "data file %s has no weight, but %d of %d files have one: give all of them one, or none",
+    return error_raise(STATUS_MISTAKE,
+                       "data file %s has no weight, but %d of %d files have one: give all of them one, or none",
                        files[f].prefix, with, n);
   }
   if (with > 0 && (sum <= 0 || !isfinite(sum)))
@@ -183,8 +184,9 @@ static int share_rows(struct dataset *dataset) {
   for (int f = 0; f < dataset->n && !status; f++) {
     const struct source *source = &dataset->source[f];
     if (dataset->share[f] > 0 && source->n_rows == 0)
-      status = error_raise(STATUS_MISTAKE, "data file %s has weight %g but no row of %" PRId64
-                           " tokens to give (it holds %" PRId64 "): leave it out or shorten data.sequence_length",
+      status = error_raise(STATUS_MISTAKE,
+                           "data file %s has weight %g but no row of %" PRId64 " tokens to give (it holds %" PRId64
+                           "): leave it out or shorten data.sequence_length",
                            source->file->prefix, weight[f], dataset->sequence_length, source->file->n_tokens);
     add_line(dataset, mem_format("%s: weight %g, %" PRId64 " of the %" PRId64 " samples of an epoch (%.3g passes)",
                                  source->file->prefix, weight[f], dataset->share[f], dataset->n_rows,
@@ -199,7 +201,8 @@ static int open_all(struct dataset *dataset, const struct dataset_file_spec *fil
   for (int f = 0; f < n && !status; f++) status = open_source(dataset, &dataset->source[f], &files[f]);
   if (status) return status;
   if (dataset->n_rows == 0)
-    return error_raise(STATUS_MISTAKE, "data file %s%s no row of %" PRId64 " tokens (it holds %" PRId64
+    return error_raise(STATUS_MISTAKE,
+                       "data file %s%s no row of %" PRId64 " tokens (it holds %" PRId64
                        "; a row takes one more than data.sequence_length): give more text or a shorter sequence",
                        files[0].prefix, n > 1 ? " and the others have" : " has", dataset->sequence_length,
                        dataset->source[0].file->n_tokens);

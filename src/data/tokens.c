@@ -77,8 +77,10 @@ int64_t tokens_find_document(const struct tokens *file, int64_t position, int64_
   while (low < high) {
     int64_t middle = low + (high - low + 1) / 2;
     tokens_get_document(file, middle, &first, &end);
-    if (first <= sequence) low = middle;
-    else high = middle - 1;
+    if (first <= sequence)
+      low = middle;
+    else
+      high = middle - 1;
   }
   tokens_get_document(file, low, &first, &end);
   for (int64_t s = first; s < sequence; s++) *offset += tokens_load_length(file, s);

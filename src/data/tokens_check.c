@@ -12,7 +12,7 @@
 #define SHOWN_OF_A_KIND 5
 
 static const bool fault_refused[TOKENS_FAULT_COUNT] = {
-#define X(name, refused) refused,
+#define X(name, text, refused) refused,
     TOKENS_FAULTS(X)
 #undef X
 };
@@ -86,8 +86,8 @@ static bool check_header(struct check *check, int64_t vocab) {
   struct tokens *file = check->file;
   const uint8_t *index = file->index;
   if (file->index_bytes < TOKENS_HEADER_BYTES) {
-    report(check, TOKENS_FAULT_TRUNCATED, "%s.idx: file has %" PRId64 " bytes, the header alone takes %d",
-           file->prefix, file->index_bytes, TOKENS_HEADER_BYTES);
+    report(check, TOKENS_FAULT_TRUNCATED, "%s.idx: file has %" PRId64 " bytes, the header alone takes %d", file->prefix,
+           file->index_bytes, TOKENS_HEADER_BYTES);
     return false;
   }
   if (memcmp(index, TOKENS_MAGIC, TOKENS_MAGIC_BYTES) != 0) {
@@ -97,7 +97,8 @@ static bool check_header(struct check *check, int64_t vocab) {
       at += snprintf(at, sizeof shown - (size_t)(at - shown), plain ? "%c" : "\\x%02x", index[i]);
     }
     report(check, TOKENS_FAULT_HEADER, "%s.idx: magic is \"%s\", expected \"MMIDIDX\\x00\\x00\"%s", file->prefix, shown,
-           memcmp(index, "TNTIDX", 6) == 0 ? " (this is the older lazy/cached format: build the file again as mmap)" : "");
+           memcmp(index, "TNTIDX", 6) == 0 ? " (this is the older lazy/cached format: build the file again as mmap)"
+                                           : "");
   }
   uint64_t version = load_uint64(index + 9);
   if (version != 1)
@@ -171,8 +172,8 @@ static void check_layout(struct check *check, bool *with_lengths, bool *with_doc
 static int64_t check_place(struct check *check, int64_t s, int64_t length, int64_t end) {
   const struct tokens *file = check->file;
   int64_t pointer = tokens_load_pointer(file, s), unit = file->token_bytes;
-  bool inside = pointer >= 0 && pointer % unit == 0 && pointer <= file->bin_bytes &&
-                length <= (file->bin_bytes - pointer) / unit;
+  bool inside =
+      pointer >= 0 && pointer % unit == 0 && pointer <= file->bin_bytes && length <= (file->bin_bytes - pointer) / unit;
   if (length > 0 && !inside) {
     report(check, TOKENS_FAULT_OUTSIDE,
            "%s.idx: sequence %" PRId64 " has %" PRId64 " tokens from byte %" PRId64 "%s; %s.bin has %" PRId64 " bytes",
@@ -221,13 +222,15 @@ static void check_documents(struct check *check) {
       report(check, TOKENS_FAULT_DOCUMENT, "%s.idx: document index entry 0 is %" PRId64 ", expected 0", file->prefix,
              entry);
     else if (entry < 0 || entry > sequences)
-      report(check, TOKENS_FAULT_DOCUMENT, "%s.idx: document index entry %" PRId64 "%s is %" PRId64 ", expected %s%" PRId64
+      report(check, TOKENS_FAULT_DOCUMENT,
+             "%s.idx: document index entry %" PRId64 "%s is %" PRId64 ", expected %s%" PRId64
              " (the number of sequences)",
              file->prefix, d, d == file->n_entries - 1 ? " (the last)" : "", entry,
              d == file->n_entries - 1 ? "" : "at most ", sequences);
     else if (entry < before)
       report(check, TOKENS_FAULT_DOCUMENT,
-             "%s.idx: document index entry %" PRId64 " is %" PRId64 ", expected %" PRId64 " (the entry before it) or more",
+             "%s.idx: document index entry %" PRId64 " is %" PRId64 ", expected %" PRId64
+             " (the entry before it) or more",
              file->prefix, d, entry, before);
   }
   if (!check->count[TOKENS_FAULT_DOCUMENT] && entry < sequences)

@@ -42,7 +42,8 @@ static int output_open(struct output *output, const char *prefix, const char *su
   output->temporary = mem_format("%s.%s.tmp", prefix, suffix);
   output->buffer = mem_alloc(BUFFER_BYTES);
   output->fd = open(output->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (output->fd < 0) return error_raise(STATUS_MISTAKE, "cannot write %s: %s%s", output->temporary, strerror(errno),
+  if (output->fd < 0)
+    return error_raise(STATUS_MISTAKE, "cannot write %s: %s%s", output->temporary, strerror(errno),
                        errno == ENOENT ? " (the folder must exist)" : "");
   return STATUS_OK;
 }
@@ -128,7 +129,9 @@ int tokens_write_begin(const char *prefix, int64_t vocab, struct tokens_writer *
 void tokens_write_set_sequence_limit(struct tokens_writer *writer, int64_t limit) { writer->sequence_limit = limit; }
 int64_t tokens_write_count_tokens(const struct tokens_writer *writer) { return writer->n_tokens; }
 int64_t tokens_write_count_documents(const struct tokens_writer *writer) { return writer->n_documents; }
-const char *tokens_write_get_type_name(const struct tokens_writer *writer) { return tokens_get_type_name(writer->type); }
+const char *tokens_write_get_type_name(const struct tokens_writer *writer) {
+  return tokens_get_type_name(writer->type);
+}
 
 static int end_sequence(struct tokens_writer *writer) {
   uint8_t *at = output_put(&writer->index, 4);
@@ -157,8 +160,10 @@ static int put_ids(struct tokens_writer *writer, const int32_t *ids, int64_t n) 
                          ids[i], writer->vocab, writer->vocab - 1);
     uint16_t narrow = htole16((uint16_t)ids[i]);
     uint32_t wide = htole32((uint32_t)ids[i]);
-    if (writer->token_bytes == 2) memcpy(at + 2 * i, &narrow, 2);
-    else memcpy(at + 4 * i, &wide, 4);
+    if (writer->token_bytes == 2)
+      memcpy(at + 2 * i, &narrow, 2);
+    else
+      memcpy(at + 4 * i, &wide, 4);
   }
   writer->length += n;
   writer->n_tokens += n;
@@ -214,8 +219,10 @@ static int write_documents(struct tokens_writer *writer) {
   int64_t next = 0;
   int status = STATUS_OK;
   for (int64_t s = 0; !status && s < writer->n_sequences; s++) {
-    if (next < writer->n_continuations && writer->continuation[next] == s) next++;
-    else status = put_int64(&writer->index, s);
+    if (next < writer->n_continuations && writer->continuation[next] == s)
+      next++;
+    else
+      status = put_int64(&writer->index, s);
   }
   return status ? status : put_int64(&writer->index, writer->n_sequences);
 }
