@@ -43,18 +43,17 @@ const char *tokens_get_type_name(int type);
 
 /* What may be wrong with a pair of files: name, the same for people, whether the file is refused for it. */
 #define TOKENS_FAULTS(X)                                                                                               \
-  X(FILE, "file", true)           /* cannot be opened or mapped */                                                     \
-  X(HEADER, "header", true)       /* magic, version */                                                                 \
-  X(TYPE, "type", true)           /* element type unknown, not supported, or too narrow for the vocabulary */          \
-  X(TRUNCATED, "truncated", true) /* the index is shorter than its header says */                                      \
-  X(TRAILING, "trailing", false)  /* bytes after its end */                                                            \
-  X(LENGTH, "length", true)       /* a negative length */                                                              \
-  X(OUTSIDE, "outside", true)     /* a sequence that is not inside PREFIX.bin, or not at a whole token */              \
-  X(OVERLAP, "overlap", true)     /* a sequence that begins before the end of the one before it */                     \
-  X(GAP, "gap", false)            /* a sequence that begins after it */                                                \
-  X(REST, "rest", false)          /* bytes of PREFIX.bin that no sequence uses */
-
-    true) /* the document index does not begin at 0, goes back, or points beyond the sequences */                      \
+  X(FILE, "file", true)                  /* cannot be opened or mapped */                                              \
+  X(HEADER, "header", true)              /* magic, version */                                                          \
+  X(TYPE, "type", true)                  /* element type unknown, not supported, or too narrow for the vocabulary */   \
+  X(TRUNCATED, "truncated", true)        /* the index is shorter than its header says */                               \
+  X(TRAILING, "trailing", false)         /* bytes after its end */                                                     \
+  X(LENGTH, "length", true)              /* a negative length */                                                       \
+  X(OUTSIDE, "outside", true)            /* a sequence that is not inside PREFIX.bin, or not at a whole token */       \
+  X(OVERLAP, "overlap", true)            /* a sequence that begins before the end of the one before it */              \
+  X(GAP, "gap", false)                   /* a sequence that begins after it */                                         \
+  X(REST, "rest", false)                 /* bytes of PREFIX.bin that no sequence uses */                               \
+  X(DOCUMENT, "document", true)          /* document index: not from 0, going back, beyond the sequences */            \
   X(DOCUMENT_END, "document end", false) /* it ends before the last sequence */                                        \
   X(MODE, "mode", true)                  /* a sequence that is not text */                                             \
   X(ID, "id", true)                      /* a token id outside the vocabulary */
@@ -65,92 +64,92 @@ enum tokens_fault {
       TOKENS_FAULT_COUNT
 };
 
-    /* Two mapped files. Read-only for all but tokens.c and tokens_check.c. */
-    struct tokens {
-      char *prefix;
-      const uint8_t *index, *bin; /* the mapped files; NULL when absent or empty */
-      int64_t index_bytes, bin_bytes;
-      int type;                       /* enum tokens_type */
-      int64_t token_bytes;            /* 2 or 4 */
-      int64_t n_sequences, n_entries; /* S, D */
-      int64_t n_documents, n_empty_documents, n_tokens;
-      int64_t longest;           /* tokens of the longest document */
-      struct cumulative lengths; /* running sum of the sequences' lengths: places in the stream */
-      char **notes;              /* [n_notes] what was tolerated, one line each */
-      int n_notes;
-    };
+/* Two mapped files. Read-only for all but tokens.c and tokens_check.c. */
+struct tokens {
+  char *prefix;
+  const uint8_t *index, *bin; /* the mapped files; NULL when absent or empty */
+  int64_t index_bytes, bin_bytes;
+  int type;                       /* enum tokens_type */
+  int64_t token_bytes;            /* 2 or 4 */
+  int64_t n_sequences, n_entries; /* S, D */
+  int64_t n_documents, n_empty_documents, n_tokens;
+  int64_t longest;           /* tokens of the longest document */
+  struct cumulative lengths; /* running sum of the sequences' lengths: places in the stream */
+  char **notes;              /* [n_notes] what was tolerated, one line each */
+  int n_notes;
+};
 
-    /* Maps PREFIX.idx and PREFIX.bin and checks all of the index (not the ids). `vocab` is the model's vocabulary (0: not
+/* Maps PREFIX.idx and PREFIX.bin and checks all of the index (not the ids). `vocab` is the model's vocabulary (0: not
  * known): 16-bit ids are refused for one above 65536. STATUS_MISTAKE names the first fault and counts the others. */
-    int tokens_open(const char *prefix, int64_t vocab, struct tokens **out);
-    void tokens_close(struct tokens **file);
+int tokens_open(const char *prefix, int64_t vocab, struct tokens **out);
+void tokens_close(struct tokens **file);
 
-    /* Length in tokens of sequence s. */
-    int64_t tokens_get_sequence_length(const struct tokens *file, int64_t s);
-    /* Sequences *first .. *end-1 make document d. Sequences after the last document of the index are documents of one
+/* Length in tokens of sequence s. */
+int64_t tokens_get_sequence_length(const struct tokens *file, int64_t s);
+/* Sequences *first .. *end-1 make document d. Sequences after the last document of the index are documents of one
  * sequence each. */
-    void tokens_get_document(const struct tokens *file, int64_t d, int64_t *first, int64_t *end);
-    /* Length in tokens of document d. */
-    int64_t tokens_get_document_length(const struct tokens *file, int64_t d);
-    /* Place of document d's first token in the stream. */
-    int64_t tokens_get_document_start(const struct tokens *file, int64_t d);
-    /* The document that holds a place of the stream; *offset is the token's place in it. */
-    int64_t tokens_find_document(const struct tokens *file, int64_t position, int64_t *offset);
+void tokens_get_document(const struct tokens *file, int64_t d, int64_t *first, int64_t *end);
+/* Length in tokens of document d. */
+int64_t tokens_get_document_length(const struct tokens *file, int64_t d);
+/* Place of document d's first token in the stream. */
+int64_t tokens_get_document_start(const struct tokens *file, int64_t d);
+/* The document that holds a place of the stream; *offset is the token's place in it. */
+int64_t tokens_find_document(const struct tokens *file, int64_t position, int64_t *offset);
 
-    /* Copies tokens position .. position+n-1 of the stream (all within it) to out[n]. Ids are not checked. */
-    void tokens_read(const struct tokens *file, int64_t position, int64_t n, int32_t *out);
+/* Copies tokens position .. position+n-1 of the stream (all within it) to out[n]. Ids are not checked. */
+void tokens_read(const struct tokens *file, int64_t position, int64_t n, int32_t *out);
 
-    /* ---- tokens_check.c, tokens_check_ids.c ---- */
+/* ---- tokens_check.c, tokens_check_ids.c ---- */
 
-    /* Receives one fault. `text` is a line without newline and ends with the call. */
-    typedef void tokens_found(void *context, enum tokens_fault fault, bool refused, const char *text);
+/* Receives one fault. `text` is a line without newline and ends with the call. */
+typedef void tokens_found(void *context, enum tokens_fault fault, bool refused, const char *text);
 
-    struct tokens_scan {
-      int64_t least, most; /* smallest and largest id; least > most when there is no token */
-      int64_t n_outside;   /* ids outside the vocabulary (set by tokens_check) */
-    };
+struct tokens_scan {
+  int64_t least, most; /* smallest and largest id; least > most when there is no token */
+  int64_t n_outside;   /* ids outside the vocabulary (set by tokens_check) */
+};
 
-    /* Checks header, index and sizes of mapped files and fills in the counts of `file`; every fault goes to `found`, of one
+/* Checks header, index and sizes of mapped files and fills in the counts of `file`; every fault goes to `found`, of one
  * kind the first few and then their number. Returns how many would be refused. */
-    int64_t tokens_check_index(struct tokens *file, int64_t vocab, tokens_found *found, void *context);
+int64_t tokens_check_index(struct tokens *file, int64_t vocab, tokens_found *found, void *context);
 
-    /* Checks everything of PREFIX that can be checked and reports all of it; ids against `vocab` (0: only that none is
+/* Checks everything of PREFIX that can be checked and reports all of it; ids against `vocab` (0: only that none is
  * negative). *file (not NULL) describes what could be read, for a summary; the caller closes it with tokens_close; its
  * tokens may be read only when nothing was refused. Returns the number of faults reported, tolerated
  * ones included. */
-    int64_t tokens_check(const char *prefix, int64_t vocab, tokens_found *found, void *context, struct tokens **file,
-                         struct tokens_scan *scan);
+int64_t tokens_check(const char *prefix, int64_t vocab, tokens_found *found, void *context, struct tokens **file,
+                     struct tokens_scan *scan);
 
-    /* Looks at every id of an open file, at the speed of memory. Ids must be in 0..vocab-1: STATUS_MISTAKE names file,
+/* Looks at every id of an open file, at the speed of memory. Ids must be in 0..vocab-1: STATUS_MISTAKE names file,
  * document, position, id and vocabulary of the first that is not. The work can be shared: part p of n (0 <= p < n) looks
  * at the p-th stretch of sequences. */
-    int tokens_check_vocabulary(const struct tokens *file, int64_t vocab, int part, int n_parts);
+int tokens_check_vocabulary(const struct tokens *file, int64_t vocab, int part, int n_parts);
 
-    /* The message for an id outside the vocabulary at a place of the stream; owned by the caller. */
-    char *tokens_describe_id(const struct tokens *file, int64_t position, int64_t id, int64_t vocab);
+/* The message for an id outside the vocabulary at a place of the stream; owned by the caller. */
+char *tokens_describe_id(const struct tokens *file, int64_t position, int64_t id, int64_t vocab);
 
-    /* ---- tokens_write.c ---- */
+/* ---- tokens_write.c ---- */
 
-    struct tokens_writer;
+struct tokens_writer;
 
-    /* Begins PREFIX.bin.tmp and PREFIX.idx.tmp; ids are 16 bits wide when `vocab` <= 65536, else 32. Memory does not grow with
+/* Begins PREFIX.bin.tmp and PREFIX.idx.tmp; ids are 16 bits wide when `vocab` <= 65536, else 32. Memory does not grow with
  * the text. Returns STATUS_MISTAKE when a file cannot be made there. */
-    int tokens_write_begin(const char *prefix, int64_t vocab, struct tokens_writer **out);
-    /* Appends ids to the current document. STATUS_FAILED when the disk is full or failing, STATUS_MISTAKE for an id outside
+int tokens_write_begin(const char *prefix, int64_t vocab, struct tokens_writer **out);
+/* Appends ids to the current document. STATUS_FAILED when the disk is full or failing, STATUS_MISTAKE for an id outside
  * the vocabulary. After a failure only tokens_write_abandon is allowed. */
-    int tokens_write_tokens(struct tokens_writer *writer, const int32_t *ids, int64_t n);
-    /* Ends the current document (empty ones are written as they are). */
-    int tokens_write_end_document(struct tokens_writer *writer);
-    /* Writes the index, syncs, and renames both files into place (an older pair is replaced; its index goes first, so that no
+int tokens_write_tokens(struct tokens_writer *writer, const int32_t *ids, int64_t n);
+/* Ends the current document (empty ones are written as they are). */
+int tokens_write_end_document(struct tokens_writer *writer);
+/* Writes the index, syncs, and renames both files into place (an older pair is replaced; its index goes first, so that no
  * moment has an index beside another's tokens). Frees the writer; after a failure the temporary files are gone. */
-    int tokens_write_end(struct tokens_writer **writer);
-    /* Removes the temporary files and frees the writer; NULL inside is allowed. */
-    void tokens_write_abandon(struct tokens_writer **writer);
-    /* For tests: sequences hold at most this many tokens (default 2^31 - 1); longer documents become several sequences. */
-    void tokens_write_set_sequence_limit(struct tokens_writer *writer, int64_t limit);
-    int64_t tokens_write_count_tokens(const struct tokens_writer *writer);
-    int64_t tokens_write_count_documents(const struct tokens_writer *writer);
-    /* "uint16" or "int32". */
-    const char *tokens_write_get_type_name(const struct tokens_writer *writer);
+int tokens_write_end(struct tokens_writer **writer);
+/* Removes the temporary files and frees the writer; NULL inside is allowed. */
+void tokens_write_abandon(struct tokens_writer **writer);
+/* For tests: sequences hold at most this many tokens (default 2^31 - 1); longer documents become several sequences. */
+void tokens_write_set_sequence_limit(struct tokens_writer *writer, int64_t limit);
+int64_t tokens_write_count_tokens(const struct tokens_writer *writer);
+int64_t tokens_write_count_documents(const struct tokens_writer *writer);
+/* "uint16" or "int32". */
+const char *tokens_write_get_type_name(const struct tokens_writer *writer);
 
 #endif
