@@ -3,14 +3,29 @@
  * One node is one action of one rank on one stream. Every edge is finish to start; nodes of one stream do not overlap and
  * go in `position` order. A transfer fills its SF (SB, ST) on the sender's send stream; its RF ends with it.
  *
+ * What consumers must respect: the edges in_offset, and the order of each stream. What the compute order gives already (a
+ * stage's F before its B, I before W, U after all of them) is not stored again as edges, except the last weight pass of a
+ * layer -> its U. Stored are
+ *   data      F(s,i) -> SF -> RF -> F(s+1,i) and B or I(s+1,i) -> SB -> RB -> B or I(s,i); producer -> consumer where both
+ *             stages share a rank; the last weight pass of embedding and head -> ST -> RT where they share none
+ *   receiving compute node k-2 -> RF (RB) when node k consumes it: its buffer exists from the start of node k-1
+ *   sending   SF (SB) -> a later compute node of the sender, where nothing else bounds the life of the sent buffer
+ *   updates   RT and ST -> the U of their layer; with clip N -> each U of its rank
+ *   norm      with clip the last pass of every rank (and RT, ST) -> N of rank 0, without clip the last U of every rank -> N of
+ *             rank 0; N of rank 0 -> N of every other rank. So all ranks meet with 2p edges: no N ends before every gradient
+ *             of every rank is complete. A collective does the same by itself; it needs the edges of its own rank only.
+ *
  * Memory. Every device allocation is a row of the buffer table: allocated when compute node `alloc` starts, freed when
  * compute node `release` ends, both on the buffer's rank, so that the bytes in use follow from each rank's compute order
  * alone and not from how fast messages travel. device_alloc and device_free of a node are the sums over its buffers. A
  * receive is posted one compute node ahead of its consumer: its buffer is charged to the start of the consumer's
- * predecessor in the rank's compute order, and the edge to the receive comes from the node before that. A sent buffer is
- * freed at the end of the first compute node that starts after the receiver has provably finished with the message (the
- * consumer of the next message that the receiver sends back after consuming it); where there is none, an edge from the
- * send to the second next compute node of the sender bounds it, at the end of the rank's order at the latest.
+ * predecessor in the rank's compute order (of the consumer itself when it is the first), and the edge to the receive comes
+ * from the node before that. A sent buffer is freed at the end of the first compute node that starts after the receiver has
+ * provably finished with the message: the first consumer of a message that the receiver sends back after consuming it.
+ * Where there is none, an edge from the send bounds it: to the second next compute node of the sender, or the first one
+ * after that which comes later than the message in the linear extension of dag_order_messages (an edge to an earlier one
+ * could close a cycle); it is freed when that node ends. When only the last compute node of the rank is left, there is no
+ * edge, `release` is that last node, and the buffer is freed when the rank's streams have drained after it.
  */
 #ifndef PENSTOCK_DAG_DAG_H
 #define PENSTOCK_DAG_DAG_H
@@ -21,8 +36,8 @@ struct model;
 
 /* What a buffer holds, of one (stage, micro-batch). */
 #define BUFFER_KINDS(X)                                                                                                \
-  X(BUFFER_INPUT, "input")             /* hidden state that enters the stage (received or from a stage on this rank) */ \
-  X(BUFFER_KEEP_INPUT, "keep_input")   /* activations kept until the input pass */                                     \
+  X(BUFFER_INPUT, "input")           /* hidden state that enters the stage (received or from a stage on this rank) */  \
+  X(BUFFER_KEEP_INPUT, "keep_input") /* activations kept until the input pass */                                       \
   X(BUFFER_KEEP_WEIGHT, "keep_weight") /* activations kept until the weight pass */                                    \
   X(BUFFER_OUTPUT, "output")           /* hidden state to be sent */                                                   \
   X(BUFFER_D_OUTPUT, "d_output")       /* gradient that enters the backward (received or from this rank) */            \
@@ -58,31 +73,37 @@ struct dag {
   int32_t *stream_offset; /* [n_ranks*STREAM_COUNT+1] into stream_nodes: each rank's streams in position order */
   int32_t *stream_nodes;
   int64_t n_edges;
-  int32_t *edge_from, *edge_to;    /* sorted by `to` */
-  int64_t *in_offset;              /* [n_nodes+1] into the edges */
-  int32_t *match;                  /* [n_nodes] the other end of a message, else -1 */
+  int32_t *edge_from, *edge_to; /* sorted by `to` */
+  int64_t *in_offset;           /* [n_nodes+1] into the edges */
+  int32_t *match;               /* [n_nodes] the other end of a message, else -1 */
   int64_t n_buffers;
-  struct dag_buffer *buffers;      /* sorted by rank, then alloc */
-  int64_t *buffer_offset;          /* [n_ranks+1] */
-  int64_t *device_static;          /* [n_ranks] bytes held for the whole step: parameters, gradients, moments */
+  struct dag_buffer *buffers; /* sorted by rank, then alloc */
+  int64_t *buffer_offset;     /* [n_ranks+1] */
+  int64_t *device_static;     /* [n_ranks] bytes held for the whole step: parameters, gradients, moments */
 };
 
 /* Builds the graph of one step of a plan. Owned by the caller. STATUS_FAILED when the plan cannot be ordered. */
 int dag_build(const struct plan *plan, const struct model *model, struct dag **dag);
 void dag_destroy(struct dag **dag);
 
-/* dag_order.c: puts the messages of every rank's send and receive streams in the order of one linear extension of compute
- * nodes and messages (systems.md 3.4): key (longest path from the start, topological index). Called by dag_build. */
-int dag_order_messages(struct dag *dag);
+/* dag_order.c: puts the nodes of every rank's send and receive streams in the order of one linear extension of compute
+ * nodes and messages, each message being one node: key (longest path from the start, topological index). Smallest first, no
+ * blocking message waits for a later one. place[n_nodes] receives every node's place in the extension (both ends of a
+ * message the same). Called by dag_build. STATUS_FAILED names a cycle when there is no such order. */
+int dag_order_messages(struct dag *dag, int32_t *place);
 
-/* dag_check.c: the rules a graph must pass before it is broadcast; STATUS_FAILED with rank, node and reason. */
-int dag_check_messages(const struct dag *dag);  /* every send has its receive: same bytes, same pair */
-int dag_check_deadlock(const struct dag *dag);  /* acyclic, also with every message a blocking rendezvous in stream order
-                                                   and each ordered pair of ranks one FIFO */
-int dag_check_updates(const struct dag *dag, const struct plan *plan); /* gradients complete before their update */
+/* dag_check.c: the rules a graph must pass before it is broadcast; STATUS_FAILED with rank, node and reason.
+ * Every send has its receive: same bytes, same pair. */
+int dag_check_messages(const struct dag *dag);
+/* No cycle, even with every message a blocking rendezvous in stream order, N one collective, and each ordered pair of ranks
+ * one FIFO. */
+int dag_check_deadlock(const struct dag *dag);
+/* Each layer has one update on its rank; gradients (of all ranks, with clip) complete before it; N follows every gradient. */
+int dag_check_updates(const struct dag *dag, const struct plan *plan);
 /* Peak <= limit on every rank: STATUS_MISTAKE with rank, node, bytes over. */
 int dag_check_memory(const struct dag *dag, const struct plan *plan);
-int dag_check(const struct dag *dag, const struct plan *plan); /* all of them */
+/* All of them. */
+int dag_check(const struct dag *dag, const struct plan *plan);
 
 /* Peak bytes of one rank's device, static part included; *node (may be NULL) is the compute node during which it occurs
  * (-1: none). */

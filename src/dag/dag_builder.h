@@ -1,0 +1,58 @@
+/* What the parts of dag_build share: the graph under construction and where its nodes are. Not for others. */
+#ifndef PENSTOCK_DAG_DAG_BUILDER_H
+#define PENSTOCK_DAG_DAG_BUILDER_H
+
+#include "dag/dag.h"
+
+/* A rows x length that micro-batches have; many have the same. */
+struct dag_shape {
+  int32_t rows, length;
+  int64_t boundary; /* bytes of a hidden state */
+};
+
+enum { TIE_EMBEDDING, TIE_HEAD, TIE_COUNT };
+
+struct dag_builder {
+  const struct plan *plan;   /* borrowed */
+  const struct model *model; /* borrowed */
+  struct dag *dag;           /* being made */
+
+  int32_t n_shapes, *shape_of; /* [n_micro] */
+  struct dag_shape *shapes;    /* [n_shapes] */
+
+  /* Nodes of (stage, micro-batch), -1 where there is none; see dag_builder_at. */
+  int32_t *forward;       /* F */
+  int32_t *input;         /* B or I */
+  int32_t *weight;        /* B or W */
+  int32_t *send_forward;  /* SF of this stage's output */
+  int32_t *send_backward; /* SB of this stage's input gradient */
+
+  int32_t *update, *norm;                              /* [n_layers] U, [n_ranks] N, -1 where there is none */
+  int32_t tie_send[TIE_COUNT], tie_receive[TIE_COUNT]; /* ST and RT, or -1 */
+
+  int64_t n_edges, max_edges; /* unsorted */
+  int32_t *edge_from, *edge_to;
+};
+
+static inline size_t dag_builder_at(const struct dag_builder *b, int32_t stage, int32_t micro) {
+  return (size_t)stage * (size_t)b->plan->n_micro + (size_t)micro;
+}
+
+/* dag_nodes.c: shapes, nodes, look-up tables and streams (send and receive in no particular order yet). STATUS_FAILED when
+ * there are more nodes than an id can count. */
+int dag_nodes_make(struct dag_builder *b);
+
+/* dag_edges.c: the edges that dag.h lists, and any one more. */
+void dag_edges_make(struct dag_builder *b);
+void dag_edges_add(struct dag_builder *b, int32_t from, int32_t to);
+/* Puts the edges so far into the graph, sorted by `to`; may be called again after adding more. */
+void dag_edges_sort(struct dag_builder *b);
+
+/* dag_release.c: release[v] of each SF and SB: the compute node at whose end the sent buffer is freed. Adds the edges that
+ * this needs. place[]: of dag_order_messages. */
+void dag_release_sent(struct dag_builder *b, const int32_t *place, int32_t *release);
+
+/* dag_memory.c: the buffer table, its sums on the nodes, the static bytes. */
+void dag_memory_make(struct dag_builder *b, const int32_t *release);
+
+#endif

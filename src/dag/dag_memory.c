@@ -1,0 +1,157 @@
+/* The buffer table: what each compute node allocates at its start, and which node frees it at its end. */
+#include "base/mem.h"
+#include "dag/dag_builder.h"
+#include "model/footprint.h"
+
+struct table {
+  struct dag_builder *b;
+  const int32_t *release;          /* of sends */
+  struct footprint_stage *regions; /* [n_stages*n_shapes] */
+  int64_t max_buffers;
+};
+
+/* One (stage, micro-batch) and the nodes that its buffers live between. */
+struct unit {
+  int32_t stage, micro;
+  const struct footprint_stage *regions;
+  int64_t boundary;
+  int32_t input, weight; /* the last users of what is kept for the input and the weight pass */
+};
+
+static struct unit get_unit(const struct table *t, int32_t stage, int32_t micro) {
+  const struct dag_builder *b = t->b;
+  int32_t shape = b->shape_of[micro];
+  size_t at = dag_builder_at(b, stage, micro);
+  bool evaluates = b->plan->forward_only;
+  return (struct unit){.stage = stage,
+                       .micro = micro,
+                       .regions = &t->regions[(size_t)stage * (size_t)b->n_shapes + (size_t)shape],
+                       .boundary = b->shapes[shape].boundary,
+                       .input = evaluates ? b->forward[at] : b->input[at],
+                       .weight = evaluates ? b->forward[at] : b->weight[at]};
+}
+
+static void add_buffer(struct table *t, enum buffer_kind kind, const struct unit *u, int64_t bytes, int32_t alloc,
+                       int32_t release) {
+  struct dag *dag = t->b->dag;
+  if (bytes == 0) return;
+  if (dag->n_buffers == t->max_buffers) {
+    t->max_buffers = t->max_buffers ? 2 * t->max_buffers : 1024;
+    dag->buffers = mem_resize(dag->buffers, sizeof *dag->buffers * (size_t)t->max_buffers);
+  }
+  dag->buffers[dag->n_buffers++] = (struct dag_buffer){.rank = dag->nodes[alloc].rank,
+                                                       .stage = u->stage,
+                                                       .micro = u->micro,
+                                                       .kind = (uint8_t)kind,
+                                                       .bytes = bytes,
+                                                       .alloc = alloc,
+                                                       .release = release};
+  dag->nodes[alloc].device_alloc += bytes;
+  dag->nodes[release].device_free += bytes;
+}
+
+/* What node v consumes, if it comes by message, charged to node `alloc`. */
+static void add_received(struct table *t, int32_t v, int32_t alloc) {
+  const struct dag_builder *b = t->b;
+  const struct dag_node *n = &b->dag->nodes[v];
+  if (n->micro < 0 || n->kind == NODE_W) return;
+  struct unit u = get_unit(t, n->stage, n->micro);
+  if (n->kind == NODE_F && n->stage > 0 && b->send_forward[dag_builder_at(b, n->stage - 1, n->micro)] >= 0)
+    add_buffer(t, BUFFER_INPUT, &u, u.boundary, alloc, u.weight);
+  if (n->kind != NODE_F && n->stage + 1 < b->plan->n_stages &&
+      b->send_backward[dag_builder_at(b, n->stage + 1, n->micro)] >= 0)
+    add_buffer(t, BUFFER_D_OUTPUT, &u, u.boundary, alloc, u.weight);
+}
+
+/* The hidden state that F hands on: to be sent, or the input of the next stage on this rank. */
+static void add_output(struct table *t, const struct unit *u, int32_t v) {
+  if (u->stage + 1 == t->b->plan->n_stages) return;
+  int32_t send = t->b->send_forward[dag_builder_at(t->b, u->stage, u->micro)];
+  struct unit next = get_unit(t, u->stage + 1, u->micro);
+  if (send >= 0)
+    add_buffer(t, BUFFER_OUTPUT, u, u->boundary, v, t->release[send]);
+  else
+    add_buffer(t, BUFFER_INPUT, &next, u->boundary, v, next.weight);
+}
+
+/* The gradient that B or I hands on: to be sent, or for the stage before on this rank. */
+static void add_d_input(struct table *t, const struct unit *u, int32_t v) {
+  if (u->stage == 0) return;
+  int32_t send = t->b->send_backward[dag_builder_at(t->b, u->stage, u->micro)];
+  struct unit before = get_unit(t, u->stage - 1, u->micro);
+  if (send >= 0)
+    add_buffer(t, BUFFER_D_INPUT, u, u->boundary, v, t->release[send]);
+  else
+    add_buffer(t, BUFFER_D_OUTPUT, &before, u->boundary, v, before.weight);
+}
+
+static void add_own(struct table *t, int32_t v) {
+  const struct dag_node *n = &t->b->dag->nodes[v];
+  if (n->micro < 0) return;
+  struct unit u = get_unit(t, n->stage, n->micro);
+  switch (n->kind) {
+  case NODE_F:
+    add_buffer(t, BUFFER_KEEP_INPUT, &u, u.regions->keep_input, v, u.input);
+    add_buffer(t, BUFFER_KEEP_WEIGHT, &u, u.regions->keep_weight, v, u.weight);
+    add_output(t, &u, v);
+    add_buffer(t, BUFFER_WORK, &u, u.regions->work_forward, v, v);
+    break;
+  case NODE_B:
+    add_d_input(t, &u, v);
+    add_buffer(t, BUFFER_WORK, &u, u.regions->work_backward, v, v);
+    break;
+  case NODE_I:
+    add_buffer(t, BUFFER_GRAD_WEIGHT, &u, u.regions->grad_weight, v, u.weight);
+    add_d_input(t, &u, v);
+    add_buffer(t, BUFFER_WORK, &u, u.regions->work_input, v, v);
+    break;
+  case NODE_W: add_buffer(t, BUFFER_WORK, &u, u.regions->work_weight, v, v); break;
+  default: break;
+  }
+}
+
+static void add_rank(struct table *t, int32_t rank) {
+  struct dag *dag = t->b->dag;
+  int32_t first = dag->stream_offset[rank * STREAM_COUNT + STREAM_COMPUTE];
+  int32_t end = dag->stream_offset[rank * STREAM_COUNT + STREAM_COMPUTE + 1];
+  for (int32_t k = first; k < end; k++) {
+    int32_t v = dag->stream_nodes[k];
+    if (k == first) add_received(t, v, v);
+    if (k + 1 < end) add_received(t, dag->stream_nodes[k + 1], v);
+    add_own(t, v);
+  }
+}
+
+static void measure_regions(struct table *t) {
+  const struct dag_builder *b = t->b;
+  t->regions = MEM_NEW(struct footprint_stage, (int64_t)b->plan->n_stages * b->n_shapes);
+  for (int32_t s = 0; s < b->plan->n_stages; s++)
+    for (int32_t k = 0; k < b->n_shapes; k++)
+      footprint_stage(b->model, b->plan->stages[s].first_layer, b->plan->stages[s].n_layers, b->shapes[k].rows,
+                      b->shapes[k].length, &t->regions[(size_t)s * (size_t)b->n_shapes + (size_t)k]);
+}
+
+static void measure_static(const struct dag_builder *b) {
+  const struct plan *plan = b->plan;
+  b->dag->device_static = MEM_NEW(int64_t, plan->n_ranks);
+  bool *holds = MEM_NEW(bool, plan->n_layers);
+  for (int32_t r = 0; r < plan->n_ranks; r++) {
+    for (int32_t s = 0; s < plan->n_stages; s++)
+      for (int32_t k = 0; k < plan->stages[s].n_layers; k++)
+        holds[plan->stages[s].first_layer + k] = plan_get_rank(plan, s) == r;
+    b->dag->device_static[r] = footprint_static(b->model, holds);
+  }
+  mem_free(holds);
+}
+
+void dag_memory_make(struct dag_builder *b, const int32_t *release) {
+  struct table t = {.b = b, .release = release};
+  measure_regions(&t);
+  b->dag->buffer_offset = MEM_NEW(int64_t, b->plan->n_ranks + 1);
+  for (int32_t r = 0; r < b->plan->n_ranks; r++) {
+    add_rank(&t, r);
+    b->dag->buffer_offset[r + 1] = b->dag->n_buffers;
+  }
+  mem_free(t.regions);
+  measure_static(b);
+}

@@ -1,0 +1,219 @@
+/* Nodes of the graph: for each rank its compute nodes in the plan's order, its updates, then messages and norm. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "dag/dag_builder.h"
+#include "model/footprint.h"
+
+struct shape_key {
+  int32_t rows, length, micro;
+};
+
+static int compare_keys(const void *left, const void *right) {
+  const struct shape_key *a = left, *b = right;
+  if (a->rows != b->rows) return a->rows < b->rows ? -1 : 1;
+  if (a->length != b->length) return a->length < b->length ? -1 : 1;
+  return 0;
+}
+
+static void find_shapes(struct dag_builder *b) {
+  int32_t m = b->plan->n_micro;
+  struct shape_key *keys = MEM_NEW(struct shape_key, m);
+  b->shape_of = MEM_NEW(int32_t, m);
+  b->shapes = MEM_NEW(struct dag_shape, m);
+  for (int32_t i = 0; i < m; i++) keys[i] = (struct shape_key){b->plan->micro[i].rows, b->plan->micro[i].length, i};
+  qsort(keys, (size_t)m, sizeof *keys, compare_keys);
+  for (int32_t i = 0; i < m; i++) {
+    if (i == 0 || compare_keys(&keys[i - 1], &keys[i]))
+      b->shapes[b->n_shapes++] =
+          (struct dag_shape){keys[i].rows, keys[i].length, footprint_boundary(b->model, keys[i].rows, keys[i].length)};
+    b->shape_of[keys[i].micro] = b->n_shapes - 1;
+  }
+  mem_free(keys);
+}
+
+static bool has_remote_tie(const struct dag_builder *b, int32_t ranks[TIE_COUNT]) {
+  const struct plan *plan = b->plan;
+  ranks[TIE_EMBEDDING] = plan_get_rank(plan, 0);
+  ranks[TIE_HEAD] = plan_get_rank(plan, plan->n_stages - 1);
+  return !plan->forward_only && footprint_tied_floats(b->model) > 0 && ranks[TIE_EMBEDDING] != ranks[TIE_HEAD];
+}
+
+/* Adds each rank's number of nodes to count[rank]. */
+static void count_nodes(const struct dag_builder *b, int64_t *count) {
+  const struct plan *plan = b->plan;
+  for (int32_t r = 0; r < plan->n_ranks; r++)
+    count[r] += plan->order_offset[r + 1] - plan->order_offset[r] + !plan->forward_only; /* + N */
+  for (int32_t s = 0; s < plan->n_stages; s++) {
+    int32_t rank = plan_get_rank(plan, s);
+    if (!plan->forward_only) count[rank] += plan->stages[s].n_layers; /* U */
+    int32_t next = s + 1 < plan->n_stages ? plan_get_rank(plan, s + 1) : rank;
+    if (next == rank) continue;
+    int64_t messages = (int64_t)plan->n_micro * (plan->forward_only ? 1 : 2);
+    count[rank] += messages;
+    count[next] += messages;
+  }
+  int32_t ties[TIE_COUNT];
+  if (has_remote_tie(b, ties))
+    for (int k = 0; k < TIE_COUNT; k++) count[ties[k]] += 2; /* ST, RT */
+}
+
+static int size_graph(struct dag_builder *b) {
+  struct dag *dag = b->dag;
+  int32_t p = b->plan->n_ranks;
+  int64_t *count = MEM_NEW(int64_t, p), total = 0;
+  count_nodes(b, count);
+  dag->n_ranks = p;
+  dag->rank_offset = MEM_NEW(int32_t, p + 1);
+  for (int32_t r = 0; r < p; r++) {
+    dag->rank_offset[r] = total < INT32_MAX ? (int32_t)total : INT32_MAX;
+    total += count[r];
+  }
+  mem_free(count);
+  if (total >= INT32_MAX)
+    return error_raise(STATUS_FAILED,
+                       "the plan's graph has %lld nodes, at most %d are possible: fewer micro-batches a step",
+                       (long long)total, INT32_MAX - 1);
+  dag->rank_offset[p] = dag->n_nodes = (int32_t)total;
+  dag->nodes = MEM_NEW(struct dag_node, total);
+  dag->match = MEM_NEW(int32_t, total);
+  for (int32_t v = 0; v < dag->n_nodes; v++) dag->match[v] = -1;
+  return STATUS_OK;
+}
+
+static int32_t *make_table(int64_t n) {
+  int32_t *table = MEM_NEW(int32_t, n);
+  for (int64_t i = 0; i < n; i++) table[i] = -1;
+  return table;
+}
+
+static void make_tables(struct dag_builder *b) {
+  int64_t n = (int64_t)b->plan->n_stages * b->plan->n_micro;
+  b->forward = make_table(n);
+  b->input = make_table(n);
+  b->weight = make_table(n);
+  b->send_forward = make_table(n);
+  b->send_backward = make_table(n);
+  b->update = make_table(b->plan->n_layers);
+  b->norm = make_table(b->plan->n_ranks);
+  for (int k = 0; k < TIE_COUNT; k++) b->tie_send[k] = b->tie_receive[k] = -1;
+}
+
+/* `next[rank]` is the rank's next free node. */
+static int32_t add_node(struct dag *dag, int32_t *next, int32_t rank, enum node_kind kind) {
+  int32_t v = next[rank]++;
+  dag->nodes[v] = (struct dag_node){.rank = rank,
+                                    .stage = -1,
+                                    .micro = -1,
+                                    .layer = -1,
+                                    .peer = -1,
+                                    .kind = (uint8_t)kind,
+                                    .stream = (uint8_t)node_kind_get_stream(kind)};
+  return v;
+}
+
+static void add_actions(struct dag_builder *b, int32_t *next) {
+  const struct plan *plan = b->plan;
+  for (int32_t r = 0; r < plan->n_ranks; r++)
+    for (int64_t k = plan->order_offset[r]; k < plan->order_offset[r + 1]; k++) {
+      const struct plan_action *a = &plan->order[k];
+      int32_t v = add_node(b->dag, next, r, a->kind);
+      b->dag->nodes[v].stage = a->stage;
+      b->dag->nodes[v].micro = a->micro;
+      size_t at = dag_builder_at(b, a->stage, a->micro);
+      if (a->kind == NODE_F) b->forward[at] = v;
+      if (a->kind == NODE_B || a->kind == NODE_I) b->input[at] = v;
+      if (a->kind == NODE_B || a->kind == NODE_W) b->weight[at] = v;
+    }
+}
+
+static void add_updates(struct dag_builder *b, int32_t *next) {
+  for (int32_t s = 0; s < b->plan->n_stages; s++) {
+    const struct plan_stage *stage = &b->plan->stages[s];
+    for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
+      int32_t v = add_node(b->dag, next, plan_get_rank(b->plan, s), NODE_U);
+      b->dag->nodes[v].stage = s;
+      b->dag->nodes[v].layer = l;
+      b->update[l] = v;
+    }
+  }
+}
+
+/* Both ends of one message between two stages; returns the sending one. */
+static int32_t add_message(struct dag_builder *b, int32_t *next, enum node_kind send, enum node_kind receive,
+                           int32_t from, int32_t to, int64_t bytes) {
+  int32_t ranks[2] = {plan_get_rank(b->plan, from), plan_get_rank(b->plan, to)};
+  int32_t ends[2] = {add_node(b->dag, next, ranks[0], send), add_node(b->dag, next, ranks[1], receive)};
+  for (int k = 0; k < 2; k++) {
+    struct dag_node *n = &b->dag->nodes[ends[k]];
+    n->stage = k ? to : from;
+    n->peer = ranks[!k];
+    n->bytes = bytes;
+    b->dag->match[ends[k]] = ends[!k];
+  }
+  return ends[0];
+}
+
+static void add_boundary(struct dag_builder *b, int32_t *next, int32_t lower) {
+  if (plan_get_rank(b->plan, lower) == plan_get_rank(b->plan, lower + 1)) return;
+  for (int32_t i = 0; i < b->plan->n_micro; i++) {
+    int64_t bytes = b->shapes[b->shape_of[i]].boundary;
+    int32_t v = add_message(b, next, NODE_SF, NODE_RF, lower, lower + 1, bytes);
+    b->dag->nodes[v].micro = b->dag->nodes[b->dag->match[v]].micro = i;
+    b->send_forward[dag_builder_at(b, lower, i)] = v;
+    if (b->plan->forward_only) continue;
+    v = add_message(b, next, NODE_SB, NODE_RB, lower + 1, lower, bytes);
+    b->dag->nodes[v].micro = b->dag->nodes[b->dag->match[v]].micro = i;
+    b->send_backward[dag_builder_at(b, lower + 1, i)] = v;
+  }
+}
+
+/* Embedding and head send each other their gradient sums of the table that they share. */
+static void add_ties(struct dag_builder *b, int32_t *next) {
+  int32_t ranks[TIE_COUNT];
+  if (!has_remote_tie(b, ranks)) return;
+  int32_t stages[TIE_COUNT] = {0, b->plan->n_stages - 1}, layers[TIE_COUNT] = {0, b->plan->n_layers - 1};
+  int64_t bytes = footprint_tied_floats(b->model) * (int64_t)sizeof(float);
+  for (int k = 0; k < TIE_COUNT; k++) {
+    int32_t v = add_message(b, next, NODE_ST, NODE_RT, stages[k], stages[!k], bytes);
+    b->dag->nodes[v].layer = layers[k];
+    b->dag->nodes[b->dag->match[v]].layer = layers[!k];
+    b->tie_send[k] = v;
+    b->tie_receive[!k] = b->dag->match[v];
+  }
+}
+
+static void fill_streams(struct dag *dag) {
+  int64_t n_lists = (int64_t)dag->n_ranks * STREAM_COUNT;
+  dag->stream_offset = MEM_NEW(int32_t, n_lists + 1);
+  dag->stream_nodes = MEM_NEW(int32_t, dag->n_nodes);
+  for (int32_t v = 0; v < dag->n_nodes; v++)
+    dag->stream_offset[dag->nodes[v].rank * STREAM_COUNT + dag->nodes[v].stream + 1]++;
+  for (int64_t k = 0; k < n_lists; k++) dag->stream_offset[k + 1] += dag->stream_offset[k];
+  int32_t *used = MEM_NEW(int32_t, n_lists);
+  for (int32_t v = 0; v < dag->n_nodes; v++) {
+    int32_t list = dag->nodes[v].rank * STREAM_COUNT + dag->nodes[v].stream;
+    dag->nodes[v].position = used[list]++;
+    dag->stream_nodes[dag->stream_offset[list] + dag->nodes[v].position] = v;
+  }
+  mem_free(used);
+}
+
+int dag_nodes_make(struct dag_builder *b) {
+  find_shapes(b);
+  make_tables(b);
+  int status = size_graph(b);
+  if (status) return status;
+  int32_t *next = MEM_NEW(int32_t, b->plan->n_ranks);
+  for (int32_t r = 0; r < b->plan->n_ranks; r++) next[r] = b->dag->rank_offset[r];
+  add_actions(b, next);
+  if (!b->plan->forward_only) add_updates(b, next);
+  for (int32_t s = 0; s + 1 < b->plan->n_stages; s++) add_boundary(b, next, s);
+  add_ties(b, next);
+  for (int32_t r = 0; r < b->plan->n_ranks && !b->plan->forward_only; r++)
+    b->norm[r] = add_node(b->dag, next, r, NODE_N);
+  mem_free(next);
+  fill_streams(b->dag);
+  return STATUS_OK;
+}
