@@ -1,0 +1,213 @@
+/* The rules a graph must pass before it is broadcast. One function a rule. */
+#include "dag/dag.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "dag/dag_fuse.h"
+
+enum { DESCRIPTION = 80 };
+
+static int refuse_node(const struct dag *dag, int32_t v, const char *reason) {
+  char name[DESCRIPTION];
+  dag_describe_node(&dag->nodes[v], name, sizeof name);
+  return error_raise(STATUS_FAILED, "graph: rank %d %s: %s", (int)dag->nodes[v].rank, name, reason);
+}
+
+/* What the receive of each kind of send must be, and where its stage is from the sender's. */
+static const char *compare_ends(const struct dag_node *send, const struct dag_node *receive) {
+  static const struct {
+    uint8_t send, receive;
+    int32_t step;
+  } pairs[] = {{NODE_SF, NODE_RF, 1}, {NODE_SB, NODE_RB, -1}, {NODE_ST, NODE_RT, 0}};
+  for (size_t k = 0; k < sizeof pairs / sizeof pairs[0]; k++) {
+    if (send->kind != pairs[k].send) continue;
+    if (receive->kind != pairs[k].receive) return "its other end is of another kind";
+    if (pairs[k].step && receive->stage != send->stage + pairs[k].step) return "its other end is of another stage";
+    if (receive->micro != send->micro) return "its other end is of another micro-batch";
+    if (receive->bytes != send->bytes) return "its other end moves another number of bytes";
+    if (receive->rank != send->peer || send->rank != receive->peer) return "its ends are of different pairs of ranks";
+    return send->rank == send->peer ? "it is a message to its own rank" : NULL;
+  }
+  return "it has another end but is no message";
+}
+
+int dag_check_messages(const struct dag *dag) {
+  for (int32_t v = 0; v < dag->n_nodes; v++) {
+    const struct dag_node *n = &dag->nodes[v];
+    int32_t match = dag->match[v];
+    bool send = n->stream == STREAM_SEND && n->kind != NODE_N;
+    if (match < 0 && (send || n->stream == STREAM_RECEIVE)) return refuse_node(dag, v, "it has no other end");
+    if (match < 0) continue;
+    if (match >= dag->n_nodes || dag->match[match] != v) return refuse_node(dag, v, "its other end belongs to another");
+    const char *reason = n->stream == STREAM_RECEIVE ? NULL : compare_ends(n, &dag->nodes[match]);
+    if (reason) return refuse_node(dag, v, reason);
+  }
+  return STATUS_OK;
+}
+
+/* The receives of each rank take the messages of each sender in the order in which that sender's stream has them. */
+static int check_fifo(const struct dag *dag) {
+  int32_t *last = MEM_NEW(int32_t, dag->n_ranks); /* of each sender: position of the message received last, plus 1 */
+  int status = STATUS_OK;
+  for (int32_t r = 0; r < dag->n_ranks && !status; r++) {
+    int32_t first = dag->stream_offset[r * STREAM_COUNT + STREAM_RECEIVE];
+    int32_t end = dag->stream_offset[r * STREAM_COUNT + STREAM_RECEIVE + 1];
+    for (int32_t k = first; k < end && !status; k++) {
+      const struct dag_node *send = &dag->nodes[dag->match[dag->stream_nodes[k]]];
+      if (send->position < last[send->rank])
+        status = refuse_node(dag, dag->stream_nodes[k], "its sender sends it before a message that is received first");
+      last[send->rank] = send->position + 1;
+    }
+    for (int32_t k = first; k < end; k++) last[dag->nodes[dag->stream_nodes[k]].peer] = 0;
+  }
+  mem_free(last);
+  return status;
+}
+
+int dag_check_deadlock(const struct dag *dag) {
+  int status = check_fifo(dag);
+  if (status) return status;
+  struct dag_fused *fused = dag_fuse(dag, true);
+  int32_t *order = MEM_NEW(int32_t, dag->n_nodes);
+  if (dag_fused_sort(fused, order) < fused->n_leaders) status = dag_fused_raise_cycle(fused, "graph: deadlock");
+  mem_free(order);
+  dag_fused_destroy(&fused);
+  return status;
+}
+
+static bool has_edge(const struct dag *dag, int32_t from, int32_t to) {
+  for (int64_t e = dag->in_offset[to]; e < dag->in_offset[to + 1]; e++)
+    if (dag->edge_from[e] == from) return true;
+  return false;
+}
+
+/* What the rules of updates look up. */
+struct gradients {
+  int32_t *stage_end;              /* [n_stages] position of the stage's last weight pass, -1: none */
+  int32_t *rank_end;               /* [n_ranks] of the rank's last weight pass, -1: none */
+  int32_t *norm;                   /* [n_ranks] N, -1: none */
+  int32_t *tie_send, *tie_receive; /* [n_layers] ST and RT, -1: none */
+  int32_t *update;                 /* [n_layers] U, -1: none */
+};
+
+static int32_t *make_table(int32_t n) {
+  int32_t *table = MEM_NEW(int32_t, n);
+  for (int32_t i = 0; i < n; i++) table[i] = -1;
+  return table;
+}
+
+static int note_node(const struct dag *dag, const struct plan *plan, struct gradients *g, int32_t v) {
+  const struct dag_node *n = &dag->nodes[v];
+  bool of_layer = n->kind == NODE_U || n->kind == NODE_ST || n->kind == NODE_RT;
+  if (of_layer && (n->layer < 0 || n->layer >= plan->n_layers)) return refuse_node(dag, v, "there is no such layer");
+  if (of_layer && n->rank != plan_get_rank(plan, plan_get_stage(plan, n->layer)))
+    return refuse_node(dag, v, "the rank does not hold the layer");
+  if (n->kind == NODE_U && g->update[n->layer] >= 0) return refuse_node(dag, v, "the layer has another update");
+  switch (n->kind) {
+  case NODE_B:
+  case NODE_W:
+    if (n->position > g->stage_end[n->stage]) g->stage_end[n->stage] = n->position;
+    if (n->position > g->rank_end[n->rank]) g->rank_end[n->rank] = n->position;
+    break;
+  case NODE_U: g->update[n->layer] = v; break;
+  case NODE_N: g->norm[n->rank] = v; break;
+  case NODE_ST: g->tie_send[n->layer] = v; break;
+  case NODE_RT: g->tie_receive[n->layer] = v; break;
+  default: break;
+  }
+  return STATUS_OK;
+}
+
+static int check_layer(const struct dag *dag, const struct plan *plan, const struct gradients *g, int32_t layer) {
+  int32_t v = g->update[layer], stage = plan_get_stage(plan, layer), rank = plan_get_rank(plan, stage);
+  if (v < 0) return error_raise(STATUS_FAILED, "graph: layer %d has no update", (int)layer);
+  if (dag->nodes[v].position < g->stage_end[stage]) return refuse_node(dag, v, "it comes before a weight pass");
+  if (plan->clip && (g->norm[rank] < 0 || !has_edge(dag, g->norm[rank], v)))
+    return refuse_node(dag, v, "it does not wait for the norm");
+  if (g->tie_receive[layer] >= 0 && !has_edge(dag, g->tie_receive[layer], v))
+    return refuse_node(dag, v, "it does not wait for the other use's gradient");
+  if (g->tie_send[layer] >= 0 && !has_edge(dag, g->tie_send[layer], v))
+    return refuse_node(dag, v, "it does not wait until its gradient has been sent");
+  return STATUS_OK;
+}
+
+/* Rank 0's N waits for every rank's last pass, the others wait for it. */
+static int check_norms(const struct dag *dag, const struct plan *plan, const struct gradients *g) {
+  int32_t hub = g->norm[0];
+  if (hub < 0) return error_raise(STATUS_FAILED, "graph: rank 0 has no norm");
+  int32_t *waits = make_table(dag->n_ranks);
+  for (int64_t e = dag->in_offset[hub]; e < dag->in_offset[hub + 1]; e++) {
+    const struct dag_node *n = &dag->nodes[dag->edge_from[e]];
+    if (n->stream == STREAM_COMPUTE && n->position > waits[n->rank]) waits[n->rank] = n->position;
+  }
+  int status = STATUS_OK;
+  for (int32_t r = 0; r < dag->n_ranks && !status; r++) {
+    if (waits[r] < g->rank_end[r])
+      status = error_raise(STATUS_FAILED, "graph: the norm does not wait for the gradients of rank %d", (int)r);
+    else if (g->norm[r] < 0 || (r > 0 && !has_edge(dag, hub, g->norm[r])))
+      status = error_raise(STATUS_FAILED, "graph: rank %d does not meet the others in the norm", (int)r);
+  }
+  for (int32_t l = 0; l < plan->n_layers && !status && plan->clip; l++)
+    if (g->tie_receive[l] >= 0 && !has_edge(dag, g->tie_receive[l], hub))
+      status = refuse_node(dag, hub, "it does not wait for the other use's gradient");
+  mem_free(waits);
+  return status;
+}
+
+static int check_evaluation(const struct dag *dag) {
+  for (int32_t v = 0; v < dag->n_nodes; v++) {
+    int kind = dag->nodes[v].kind;
+    if (kind != NODE_F && kind != NODE_SF && kind != NODE_RF)
+      return refuse_node(dag, v, "a plan for evaluation has forwards only");
+  }
+  return STATUS_OK;
+}
+
+int dag_check_updates(const struct dag *dag, const struct plan *plan) {
+  if (plan->forward_only) return check_evaluation(dag);
+  struct gradients g = {make_table(plan->n_stages), make_table(plan->n_ranks),  make_table(plan->n_ranks),
+                        make_table(plan->n_layers), make_table(plan->n_layers), make_table(plan->n_layers)};
+  int status = STATUS_OK;
+  for (int32_t v = 0; v < dag->n_nodes && !status; v++) status = note_node(dag, plan, &g, v);
+  for (int32_t l = 0; l < plan->n_layers && !status; l++) status = check_layer(dag, plan, &g, l);
+  if (!status) status = check_norms(dag, plan, &g);
+  mem_free(g.stage_end);
+  mem_free(g.rank_end);
+  mem_free(g.norm);
+  mem_free(g.tie_send);
+  mem_free(g.tie_receive);
+  mem_free(g.update);
+  return status;
+}
+
+int dag_check_memory(const struct dag *dag, const struct plan *plan) {
+  for (int32_t r = 0; r < dag->n_ranks; r++) {
+    int32_t node;
+    int64_t peak = dag_get_peak(dag, r, &node), limit = plan->device_limit[r];
+    if (peak <= limit) continue;
+    char name[DESCRIPTION] = "holding parameters, gradients and moments";
+    char place[64] = "";
+    if (node >= 0) {
+      dag_describe_node(&dag->nodes[node], name, sizeof name);
+      snprintf(place, sizeof place, " (compute node %d of %d)", (int)dag->nodes[node].position + 1,
+               (int)(dag->stream_offset[r * STREAM_COUNT + STREAM_COMPUTE + 1] -
+                     dag->stream_offset[r * STREAM_COUNT + STREAM_COMPUTE]));
+    }
+    return error_raise(STATUS_MISTAKE,
+                       "rank %d needs %lld bytes during %s%s, %lld bytes over its memory.device_limit of %lld bytes "
+                       "(%lld of them are parameters, gradients and moments)",
+                       (int)r, (long long)peak, name, place, (long long)(peak - limit), (long long)limit,
+                       (long long)dag->device_static[r]);
+  }
+  return STATUS_OK;
+}
+
+int dag_check(const struct dag *dag, const struct plan *plan) {
+  int status = dag_check_messages(dag);
+  if (!status) status = dag_check_deadlock(dag);
+  if (!status) status = dag_check_updates(dag, plan);
+  if (!status) status = dag_check_memory(dag, plan);
+  return status;
+}
