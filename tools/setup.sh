@@ -63,10 +63,21 @@ install_matrix_package() {
   return 1
 }
 
+# Packages that a check is skipped without; not every release has them.
+install_optional_packages() {
+  local package
+  for package; do
+    is_installed "$package" && continue
+    has_candidate gcc || update_apt_lists
+    if ! has_candidate "$package" || ! install_packages "$package"; then
+      say "going on without $package, which this release does not offer: a check will be skipped"
+    fi
+  done
+}
+
 # install_all [OPTIONAL PACKAGE...]: what cannot be installed may still be there in another way, from modules or from
 # source, so configure has the last word.
 install_all() {
-  local package
   mkdir -p "$build"
   if ! command -v apt-get > /dev/null || ! command -v dpkg-query > /dev/null; then
     report_without_apt
@@ -74,9 +85,7 @@ install_all() {
   fi
   install_packages "${needed_packages[@]}" || say "going on with what there is"
   install_matrix_package || say "going on with what there is"
-  for package; do
-    is_installed "$package" || install_packages "$package" || say "going on without $package: a check will be skipped"
-  done
+  install_optional_packages "$@"
 }
 
 report_without_apt() {
