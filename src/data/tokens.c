@@ -103,7 +103,8 @@ void tokens_read(const struct tokens *file, int64_t position, int64_t n, int32_t
   while (n > 0) {
     int64_t run = tokens_load_length(file, s) - offset;
     if (run > n) run = n;
-    convert(file, file->bin + tokens_load_pointer(file, s) + offset * file->token_bytes, run, out);
+    /* The pointer of an empty sequence may be anything. */
+    if (run > 0) convert(file, file->bin + tokens_load_pointer(file, s) + offset * file->token_bytes, run, out);
     out += run;
     n -= run;
     offset = 0;

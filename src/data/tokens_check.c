@@ -186,7 +186,8 @@ static int64_t check_place(struct check *check, int64_t s, int64_t length, int64
            "%s.idx: pointer of sequence %" PRId64 " is byte %" PRId64 ", expected %" PRId64
            " (the end of the sequence before it)",
            file->prefix, s, pointer, end);
-  return length > 0 ? pointer + length * unit : end;
+  if (length == 0 && !(inside && pointer > end)) return end;
+  return pointer + length * unit;
 }
 
 static void check_sequences(struct check *check) {
