@@ -1,0 +1,153 @@
+#include "store/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+/* One write(2) of Linux moves at most 2 GiB; pieces also let a signal in. */
+static const int64_t PIECE_BYTES = (int64_t)256 << 20;
+
+/* The folder part of a path; owned by the caller. */
+static char *dup_folder(const char *path) {
+  const char *slash = strrchr(path, '/');
+  if (!slash) return mem_strdup(".");
+  if (slash == path) return mem_strdup("/");
+  return mem_format("%.*s", (int)(slash - path), path);
+}
+
+int disk_make_folder(const char *path) {
+  char *part = mem_strdup(path);
+  int failure = 0;
+  for (char *at = part + 1; !failure && *part; at++) {
+    if (*at != '/' && *at != '\0') continue;
+    char end = *at;
+    *at = '\0';
+    if (mkdir(part, 0777) && errno != EEXIST) failure = errno;
+    *at = end;
+    if (end == '\0') break;
+  }
+  mem_free(part);
+  struct stat status;
+  if (!failure && stat(path, &status)) failure = errno;
+  if (!failure && !S_ISDIR(status.st_mode)) failure = ENOTDIR;
+  if (!failure) return STATUS_OK;
+  return error_raise(STATUS_FAILED, "cannot make the folder %s: %s; name a folder where this job may write", path,
+                     strerror(failure));
+}
+
+int disk_sync_folder_of(const char *path) {
+  char *folder = dup_folder(path);
+  int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  mem_free(folder);
+  if (descriptor < 0) return errno;
+  int failure = fsync(descriptor) ? errno : 0;
+  close(descriptor);
+  /* Some file systems have no sync of folders: then there is nothing more to do. */
+  return failure == EINVAL || failure == ENOTSUP || failure == EROFS ? 0 : failure;
+}
+
+int disk_write_at(int descriptor, const void *data, int64_t bytes, int64_t offset) {
+  const char *at = data;
+  while (bytes > 0) {
+    ssize_t n = pwrite(descriptor, at, (size_t)(bytes < PIECE_BYTES ? bytes : PIECE_BYTES), (off_t)offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    if (n == 0) return EIO;
+    at += n, offset += n, bytes -= n;
+  }
+  return 0;
+}
+
+int disk_read_at(int descriptor, void *data, int64_t bytes, int64_t offset) {
+  char *at = data;
+  while (bytes > 0) {
+    ssize_t n = pread(descriptor, at, (size_t)(bytes < PIECE_BYTES ? bytes : PIECE_BYTES), (off_t)offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    if (n == 0) {
+      memset(at, 0, (size_t)bytes);
+      break;
+    }
+    at += n, offset += n, bytes -= n;
+  }
+  return 0;
+}
+
+int disk_reserve(int descriptor, int64_t from, int64_t to) {
+  if (to <= from) return 0;
+  int result;
+  do result = fallocate(descriptor, 0, (off_t)from, (off_t)(to - from));
+  while (result && errno == EINTR);
+  if (!result) return 0;
+  int failure = errno;
+  if (failure == EOPNOTSUPP || failure == ENOSYS || failure == EINVAL)
+    failure = ftruncate(descriptor, (off_t)to) ? errno : 0;
+  else if (ftruncate(descriptor, (off_t)from))
+    failure = errno; /* what was reserved before the failure could not be given back; the first reason is the same */
+  return failure;
+}
+
+int64_t disk_get_free(const char *path) {
+  struct statvfs status;
+  int result = statvfs(path, &status);
+  if (result) {
+    char *folder = dup_folder(path);
+    result = statvfs(folder, &status);
+    mem_free(folder);
+  }
+  if (result) return -1;
+  return (int64_t)((uint64_t)status.f_bavail * status.f_frsize);
+}
+
+int disk_raise_write(const char *path, int error, int64_t bytes) {
+  int64_t free_bytes = disk_get_free(path);
+  const char *repair = error == EFBIG    ? "raise the limit on file size (ulimit -f)"
+                       : error == EDQUOT ? "free space within your quota, or set run.folder elsewhere"
+                       : error == ENOSPC ? "free space there, or set run.folder elsewhere"
+                                         : "see that the folder exists and that this job may write there";
+  if (free_bytes < 0) return error_raise(STATUS_FAILED, "cannot write %s: %s; %s", path, strerror(error), repair);
+  return error_raise(STATUS_FAILED, "cannot write %s: %s (%" PRId64 " bytes needed, %" PRId64 " free); %s", path,
+                     strerror(error), bytes, free_bytes, repair);
+}
+
+int disk_write_text(const char *path, const char *text) {
+  char *temporary = mem_format("%s.tmp", path);
+  int64_t bytes = (int64_t)strlen(text);
+  int failure = 0;
+  int descriptor = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor < 0) failure = errno;
+  if (!failure) failure = disk_write_at(descriptor, text, bytes, 0);
+  if (!failure && fsync(descriptor)) failure = errno;
+  if (descriptor >= 0 && close(descriptor) && !failure) failure = errno;
+  if (!failure && rename(temporary, path)) failure = errno;
+  if (!failure) failure = disk_sync_folder_of(path);
+  if (failure && descriptor >= 0) unlink(temporary);
+  mem_free(temporary);
+  return failure ? disk_raise_write(path, failure, bytes) : STATUS_OK;
+}
+
+int disk_read_text(const char *path, char **text) {
+  *text = NULL;
+  int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0 && errno == ENOENT) return STATUS_OK;
+  struct stat status;
+  int failure = descriptor < 0 || fstat(descriptor, &status) ? errno : 0;
+  if (!failure) {
+    char *content = mem_alloc((size_t)status.st_size + 1);
+    failure = disk_read_at(descriptor, content, status.st_size, 0);
+    if (failure)
+      mem_free(content);
+    else
+      *text = content;
+  }
+  if (descriptor >= 0) close(descriptor);
+  return failure ? error_raise(STATUS_FAILED, "cannot read %s: %s", path, strerror(failure)) : STATUS_OK;
+}

@@ -1,0 +1,42 @@
+/* Files of a run as the disk sees them: whole small files that appear at once or not at all, room that is reserved before
+ * it is needed, and messages that say what was missing. By one rank alone. SIGXFSZ must be ignored by the program, so that
+ * a limit on file size is an error like a full disk.
+ */
+#ifndef PENSTOCK_STORE_DISK_H
+#define PENSTOCK_STORE_DISK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Makes a folder and its parents where they are missing. */
+int disk_make_folder(const char *path);
+
+/* Writes `text` as the whole content of `path`: temporary name (path.tmp), sync, rename, sync of the folder. On failure
+ * the earlier content stands and no temporary file stays. */
+int disk_write_text(const char *path, const char *text);
+
+/* The whole content, NUL-terminated, owned by the caller. A file that is not there is STATUS_OK with *text NULL. */
+int disk_read_text(const char *path, char **text);
+
+/* Syncs the folder that holds `path`, so that a rename survives a power loss. Returns 0 or errno. */
+int disk_sync_folder_of(const char *path);
+
+/* Writes or reads all bytes at an offset. Return 0 or errno; a read past the end fills with zeros. */
+int disk_write_at(int descriptor, const void *data, int64_t bytes, int64_t offset);
+int disk_read_at(int descriptor, void *data, int64_t bytes, int64_t offset);
+
+/* Reserves room for the bytes from..to of a file, which grows to `to`: a full disk, a quota or a limit shows here and not
+ * in the middle of the data. Where the file system cannot reserve, the file only grows. Returns 0 or errno; after a
+ * failure the file has its old size. */
+int disk_reserve(int descriptor, int64_t from, int64_t to);
+
+/* Bytes that this user may still write in the file system of `path` (or of its folder when it is not there); -1 when
+ * unknown. */
+int64_t disk_get_free(const char *path);
+
+/* Raises STATUS_FAILED for a write of `bytes` to `path` that ended with this errno: path, reason, needed and free bytes,
+ * repair. */
+int disk_raise_write(const char *path, int error, int64_t bytes);
+
+#endif

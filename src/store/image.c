@@ -1,0 +1,321 @@
+#include "store/image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "store/disk.h"
+
+enum { PAGE_BYTES = 1 << 16 };
+static const char JOURNAL_MAGIC[8] = "PSJRNL1";
+
+struct image {
+  char *path, *journal_path;
+  int descriptor;        /* -1: a new file that has not been committed */
+  int journal;           /* -1: not open */
+  int64_t size;          /* with the changes */
+  int64_t disk_size;     /* of the file as committed */
+  int64_t n_pages;       /* length of `pages` */
+  unsigned char **pages; /* changed pages, NULL where the disk has the content */
+};
+
+/* The journal file: this header, n_pages page numbers, n_pages pages. */
+struct journal_header {
+  char magic[8];
+  int64_t size; /* of the file after the commit */
+  int64_t n_pages;
+  uint64_t hash; /* of size, page numbers and pages, chained */
+};
+
+static struct image *new_image(const char *path) {
+  struct image *image = MEM_NEW(struct image, 1);
+  image->path = mem_strdup(path);
+  image->journal_path = mem_format("%s.journal", path);
+  image->descriptor = image->journal = -1;
+  return image;
+}
+
+static void drop_pages(struct image *image) {
+  for (int64_t i = 0; i < image->n_pages; i++) mem_free(image->pages[i]);
+  mem_free(image->pages);
+  image->pages = NULL;
+  image->n_pages = 0;
+}
+
+/* Makes room for page i in the table. */
+static void grow_table(struct image *image, int64_t i) {
+  if (i < image->n_pages) return;
+  int64_t n = i + 1 > 2 * image->n_pages ? i + 1 : 2 * image->n_pages;
+  image->pages = mem_resize(image->pages, sizeof(*image->pages) * (size_t)n);
+  memset(image->pages + image->n_pages, 0, sizeof(*image->pages) * (size_t)(n - image->n_pages));
+  image->n_pages = n;
+}
+
+static unsigned char *find_page(const struct image *image, int64_t i) {
+  return i < image->n_pages ? image->pages[i] : NULL;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- journal ---- */
+
+/* Where the pages begin. */
+static int64_t find_journal_pages(int64_t n_pages) {
+  return (int64_t)sizeof(struct journal_header) + n_pages * (int64_t)sizeof(int64_t);
+}
+
+static uint64_t hash_journal_page(uint64_t hash, int64_t number, const void *page) {
+  return hash_bytes(page, PAGE_BYTES, hash_bytes(&number, sizeof number, hash));
+}
+
+/* Reads header and page numbers of a journal and checks them and the pages against the hash; *numbers (owned by the
+ * caller) is NULL when the journal is not complete. Returns 0 or errno. */
+static int check_journal(int descriptor, struct journal_header *header, int64_t **numbers) {
+  struct stat status;
+  *numbers = NULL;
+  int failure = fstat(descriptor, &status) ? errno : disk_read_at(descriptor, header, sizeof *header, 0);
+  if (failure || memcmp(header->magic, JOURNAL_MAGIC, sizeof header->magic) || header->n_pages <= 0 ||
+      header->n_pages > status.st_size / PAGE_BYTES)
+    return failure;
+  int64_t n = header->n_pages, at = find_journal_pages(n);
+  int64_t *list = MEM_NEW(int64_t, n);
+  unsigned char *page = mem_alloc(PAGE_BYTES);
+  failure = disk_read_at(descriptor, list, n * (int64_t)sizeof *list, sizeof *header);
+  uint64_t hash = hash_bytes(&header->size, sizeof header->size, 0);
+  for (int64_t i = 0; i < n && !failure; i++) {
+    failure = disk_read_at(descriptor, page, PAGE_BYTES, at + i * PAGE_BYTES);
+    hash = hash_journal_page(hash, list[i], page);
+  }
+  mem_free(page);
+  if (!failure && hash == header->hash)
+    *numbers = list;
+  else
+    mem_free(list);
+  return failure;
+}
+
+/* Takes the journal's pages into memory when it is complete; *found says so. Returns 0 or errno. */
+static int load_journal(struct image *image, bool *found) {
+  *found = false;
+  int descriptor = open(image->journal_path, O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return errno == ENOENT ? 0 : errno;
+  struct journal_header header;
+  int64_t *numbers;
+  int failure = check_journal(descriptor, &header, &numbers);
+  *found = numbers != NULL;
+  for (int64_t i = 0; *found && i < header.n_pages && !failure; i++) {
+    grow_table(image, numbers[i]);
+    if (!image->pages[numbers[i]]) image->pages[numbers[i]] = mem_alloc(PAGE_BYTES);
+    failure = disk_read_at(descriptor, image->pages[numbers[i]], PAGE_BYTES,
+                           find_journal_pages(header.n_pages) + i * PAGE_BYTES);
+  }
+  if (*found) image->size = header.size;
+  close(descriptor);
+  mem_free(numbers);
+  return failure;
+}
+
+/* Writes the changed pages that begin before the file's end to the journal and syncs it. Returns 0 or errno. */
+static int write_journal(struct image *image, int64_t n, int64_t *bytes) {
+  int64_t end = least(image->n_pages, (image->disk_size + PAGE_BYTES - 1) / PAGE_BYTES);
+  *bytes = find_journal_pages(n) + n * PAGE_BYTES;
+  if (image->journal < 0) {
+    image->journal = open(image->journal_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (image->journal < 0) return errno;
+    int failure = disk_sync_folder_of(image->journal_path);
+    if (failure) return failure;
+  }
+  struct journal_header header = {.size = image->size, .n_pages = n};
+  memcpy(header.magic, JOURNAL_MAGIC, sizeof header.magic);
+  header.hash = hash_bytes(&header.size, sizeof header.size, 0);
+  int64_t *numbers = MEM_NEW(int64_t, n);
+  int64_t at = find_journal_pages(n), k = 0;
+  int failure = 0;
+  for (int64_t i = 0; i < end && !failure; i++) {
+    if (!image->pages[i]) continue;
+    header.hash = hash_journal_page(header.hash, i, image->pages[i]);
+    failure = disk_write_at(image->journal, image->pages[i], PAGE_BYTES, at + k * PAGE_BYTES);
+    numbers[k++] = i;
+  }
+  if (!failure) failure = disk_write_at(image->journal, numbers, n * (int64_t)sizeof *numbers, sizeof header);
+  mem_free(numbers);
+  /* Last, so that an incomplete journal does not pass for one; the hash is what decides. */
+  if (!failure) failure = disk_write_at(image->journal, &header, sizeof header, 0);
+  if (!failure && fdatasync(image->journal)) failure = errno;
+  return failure;
+}
+
+/* ---- commit ---- */
+
+/* Writes the changed pages first..last-1 to the file, the last one only up to the end. Returns 0 or errno. */
+static int write_pages(struct image *image, int descriptor, int64_t first, int64_t last) {
+  int failure = 0;
+  for (int64_t i = first; i < least(last, image->n_pages) && !failure; i++)
+    if (image->pages[i] && i * PAGE_BYTES < image->size)
+      failure =
+          disk_write_at(descriptor, image->pages[i], least(PAGE_BYTES, image->size - i * PAGE_BYTES), i * PAGE_BYTES);
+  return failure;
+}
+
+static void settle(struct image *image) {
+  drop_pages(image);
+  image->disk_size = image->size;
+}
+
+/* The first commit of a new file. */
+static int commit_new(struct image *image) {
+  char *temporary = mem_format("%s.tmp", image->path);
+  int failure = 0, descriptor = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor < 0) failure = errno;
+  if (!failure) failure = disk_reserve(descriptor, 0, image->size);
+  if (!failure) failure = write_pages(image, descriptor, 0, image->n_pages);
+  if (!failure && fsync(descriptor)) failure = errno;
+  /* The journal of the file that was here before must not be applied to this one. */
+  if (!failure && unlink(image->journal_path) && errno != ENOENT) failure = errno;
+  if (!failure && rename(temporary, image->path)) failure = errno;
+  if (!failure) failure = disk_sync_folder_of(image->path);
+  if (failure && descriptor >= 0) {
+    close(descriptor);
+    unlink(temporary);
+  }
+  mem_free(temporary);
+  if (failure) return disk_raise_write(image->path, failure, image->size);
+  image->descriptor = descriptor;
+  settle(image);
+  return STATUS_OK;
+}
+
+/* Changes the file itself, after the journal is safe. Returns 0 or errno. */
+static int apply(struct image *image) {
+  int64_t end = (image->disk_size + PAGE_BYTES - 1) / PAGE_BYTES;
+  int failure = write_pages(image, image->descriptor, 0, end);
+  if (!failure && image->size != image->disk_size && ftruncate(image->descriptor, (off_t)image->size)) failure = errno;
+  if (!failure && fdatasync(image->descriptor)) failure = errno;
+  return failure;
+}
+
+int image_commit(struct image *image) {
+  if (image->descriptor < 0) return commit_new(image);
+  int64_t old_end = (image->disk_size + PAGE_BYTES - 1) / PAGE_BYTES, n = 0, journal_bytes = 0;
+  for (int64_t i = 0; i < least(old_end, image->n_pages); i++) n += image->pages[i] != NULL;
+  int failure = disk_reserve(image->descriptor, image->disk_size, image->size);
+  if (failure) return disk_raise_write(image->path, failure, image->size - image->disk_size);
+  failure = write_pages(image, image->descriptor, old_end, image->n_pages);
+  if (!failure && fdatasync(image->descriptor)) failure = errno;
+  if (!failure && n) failure = write_journal(image, n, &journal_bytes);
+  if (failure) {
+    /* The old content stands; what was appended is beyond its end and does no harm where it cannot be cut off. */
+    if (image->journal >= 0 && ftruncate(image->journal, 0)) unlink(image->journal_path);
+    int status = disk_raise_write(image->path, failure, image->size - image->disk_size + journal_bytes);
+    if (image->size > image->disk_size && ftruncate(image->descriptor, (off_t)image->disk_size))
+      error_wrap("its end could not be cut off (%s)", strerror(errno));
+    return status;
+  }
+  failure = n || image->size < image->disk_size ? apply(image) : 0;
+  if (failure)
+    return disk_raise_write(image->path, failure, n * PAGE_BYTES); /* the journal stays and is applied later */
+  if (image->journal >= 0 && ftruncate(image->journal, 0)) return disk_raise_write(image->journal_path, errno, 0);
+  settle(image);
+  return STATUS_OK;
+}
+
+/* ---- opening and closing ---- */
+
+struct image *image_create(const char *path) {
+  return new_image(path);
+}
+
+int image_open(const char *path, bool writable, struct image **out) {
+  *out = NULL;
+  struct image *image = new_image(path);
+  image->descriptor = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  struct stat status;
+  bool found = false;
+  int failure = image->descriptor < 0 || fstat(image->descriptor, &status) ? errno : 0;
+  if (!failure && !S_ISREG(status.st_mode)) failure = EINVAL;
+  if (!failure) {
+    image->size = image->disk_size = status.st_size;
+    failure = load_journal(image, &found);
+  }
+  if (!failure && writable && found) {
+    failure = apply(image);
+    if (!failure) settle(image);
+  }
+  if (!failure && writable && unlink(image->journal_path) && errno != ENOENT) failure = errno;
+  if (failure) {
+    image_close(&image);
+    return error_raise(failure == ENOENT ? STATUS_MISTAKE : STATUS_FAILED, "cannot open %s: %s", path,
+                       strerror(failure));
+  }
+  *out = image;
+  return STATUS_OK;
+}
+
+void image_close(struct image **image) {
+  struct image *self = *image;
+  if (!self) return;
+  struct stat status;
+  /* A journal that could not be applied is still needed. */
+  if (self->journal >= 0 && !fstat(self->journal, &status) && status.st_size == 0) unlink(self->journal_path);
+  if (self->journal >= 0) close(self->journal);
+  if (self->descriptor >= 0) close(self->descriptor);
+  drop_pages(self);
+  mem_free(self->path);
+  mem_free(self->journal_path);
+  mem_free(self);
+  *image = NULL;
+}
+
+/* ---- access ---- */
+
+/* A page as it is on the disk. Returns 0 or errno. */
+static int read_disk(const struct image *image, int64_t offset, void *data, int64_t bytes) {
+  int64_t there = image->descriptor < 0 || offset >= image->disk_size ? 0 : least(bytes, image->disk_size - offset);
+  int failure = there ? disk_read_at(image->descriptor, data, there, offset) : 0;
+  memset((char *)data + there, 0, (size_t)(bytes - there));
+  return failure;
+}
+
+int image_read(const struct image *image, int64_t offset, void *data, int64_t bytes) {
+  char *out = data;
+  int failure = 0;
+  while (bytes > 0 && !failure) {
+    int64_t i = offset / PAGE_BYTES, skip = offset % PAGE_BYTES, n = least(bytes, PAGE_BYTES - skip);
+    const unsigned char *page = find_page(image, i);
+    if (page) {
+      memcpy(out, page + skip, (size_t)n);
+    } else {
+      /* As far as the disk has the content, in one read. */
+      while (n < bytes && !find_page(image, ++i)) n = least(bytes, n + PAGE_BYTES);
+      failure = read_disk(image, offset, out, n);
+    }
+    out += n, offset += n, bytes -= n;
+  }
+  return failure;
+}
+
+void image_write(struct image *image, int64_t offset, const void *data, int64_t bytes) {
+  const char *in = data;
+  if (offset + bytes > image->size) image->size = offset + bytes;
+  while (bytes > 0) {
+    int64_t i = offset / PAGE_BYTES, skip = offset % PAGE_BYTES, n = least(bytes, PAGE_BYTES - skip);
+    grow_table(image, i);
+    if (!image->pages[i]) {
+      image->pages[i] = mem_alloc(PAGE_BYTES);
+      int failure = n < PAGE_BYTES ? read_disk(image, i * PAGE_BYTES, image->pages[i], PAGE_BYTES) : 0;
+      CHECK(!failure, "cannot read %s again: %s", image->path, strerror(failure));
+    }
+    memcpy(image->pages[i] + skip, in, (size_t)n);
+    in += n, offset += n, bytes -= n;
+  }
+}
+
+int64_t image_get_size(const struct image *image) { return image->size; }
+
+void image_set_size(struct image *image, int64_t bytes) { image->size = bytes; }

@@ -1,0 +1,34 @@
+/* A file that changes only at commits: what is written in between stays in memory, and a commit goes to the disk whole or
+ * not at all. Killed at any instant, the file holds what the last commit left.
+ *
+ * A new file is written under a temporary name and renamed. Later commits first write what lies beyond the old end, then
+ * the changed pages of the old part to a journal beside the file (path.journal), and only then change the file itself; a
+ * complete journal found at opening is applied first (read-only: taken from the journal), an incomplete one is dropped.
+ * There is no locking. A full disk is found before the file is touched; then the file is as it was, the changes stay in
+ * memory and a later commit tries again.
+ */
+#ifndef PENSTOCK_STORE_IMAGE_H
+#define PENSTOCK_STORE_IMAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct image;
+
+/* A new, empty file that replaces what is there at its first commit; nothing on the disk until then. */
+struct image *image_create(const char *path);
+/* An existing file; one that is not there is STATUS_MISTAKE. */
+int image_open(const char *path, bool writable, struct image **image);
+/* Frees; changes that are not committed are lost. NULL is allowed. */
+void image_close(struct image **image);
+
+/* Bytes that are beyond the end read as zeros. Return 0 or errno. Writes go to memory. */
+int image_read(const struct image *image, int64_t offset, void *data, int64_t bytes);
+void image_write(struct image *image, int64_t offset, const void *data, int64_t bytes);
+int64_t image_get_size(const struct image *image);
+void image_set_size(struct image *image, int64_t bytes);
+
+/* Puts all changes on the disk and syncs. Returns a status. */
+int image_commit(struct image *image);
+
+#endif
