@@ -19,6 +19,8 @@ struct device_cpu {
 
 static struct device_cpu *cpu_of(struct device *device) { return (struct device_cpu *)device; }
 
+static const char *describe_cpu(void) { return matmul_get_library(); }
+
 static int open_cpu(const struct device_config *config, struct device **device) {
   struct arena *arena = arena_create(config->limit, config->poison);
   if (!arena) return error_status();
@@ -90,6 +92,7 @@ static struct pool *get_pool_cpu(struct device *device) { return cpu_of(device)-
 
 const struct device_ops device_cpu_ops = {
     .name = "cpu",
+    .describe = describe_cpu,
     .open = open_cpu,
     .close = close_cpu,
     .alloc = alloc_cpu,

@@ -1,0 +1,87 @@
+#include "exec/fit.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "exec/setup.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void fit_format_bytes(int64_t bytes, char *text, size_t size) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = (double)bytes;
+  size_t u = 0;
+  while (value >= 1024 && u + 1 < sizeof units / sizeof *units) {
+    value /= 1024;
+    u++;
+  }
+  snprintf(text, size, u ? "%.2f %s" : "%.0f %s", value, units[u]);
+}
+
+/* True when the plan for micro-batches of `micro_batch` rows fits. */
+static bool would_fit(const char *planner, struct plan_request request, int64_t rows, int64_t micro_batch,
+                      int64_t length) {
+  struct plan_micro *micro;
+  struct plan *plan = NULL;
+  struct dag *dag = NULL;
+  request.n_micro = setup_make_worst(rows, micro_batch, length, &micro);
+  request.micro = micro;
+  bool fits =
+      !planner_run(planner, &request, &plan) && !dag_build(plan, request.model, &dag) && !dag_check_memory(dag, plan);
+  dag_destroy(&dag);
+  plan_destroy(&plan);
+  mem_free(micro);
+  return fits;
+}
+
+/* Largest micro-batch below the one asked for that fits, 0 when none does. More rows never need less, so halving finds
+ * it. */
+static int64_t find_micro_batch(const char *planner, const struct plan_request *request) {
+  int64_t rows = 0, low = 0, high = request->micro[0].rows;
+  for (int32_t i = 0; i < request->n_micro; i++) rows += request->micro[i].rows;
+  while (high - low > 1) {
+    int64_t middle = (low + high) / 2;
+    if (would_fit(planner, *request, rows, middle, request->micro[0].length))
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* Appends " rank R at least N bytes (1.50 GiB)" for every rank whose limit is too small. */
+static char *list_limits(const struct plan *plan, const struct dag *dag) {
+  char *list = mem_strdup("");
+  int n = 0;
+  for (int32_t r = 0; r < plan->n_ranks; r++) {
+    int64_t peak = dag_get_peak(dag, r, NULL);
+    if (peak <= plan->device_limit[r] || ++n > 8) continue;
+    char human[32];
+    fit_format_bytes(peak, human, sizeof human);
+    char *longer = mem_format("%s%s rank %d: %lld B (%s)", list, *list ? "," : "", r, (long long)peak, human);
+    mem_free(list);
+    list = longer;
+  }
+  if (n > 8) {
+    char *longer = mem_format("%s, and %d ranks more", list, n - 8);
+    mem_free(list);
+    list = longer;
+  }
+  return list;
+}
+
+int fit_check(const char *planner, const struct plan_request *request, const struct plan *plan, const struct dag *dag) {
+  int status = dag_check_memory(dag, plan);
+  if (!status) return STATUS_OK;
+  char *message = mem_strdup(error_text());
+  int64_t micro_batch = find_micro_batch(planner, request);
+  char *limits = list_limits(plan, dag);
+  char *rows = micro_batch
+                   ? mem_format("data.micro_batch %lld", (long long)micro_batch)
+                   : mem_strdup("no smaller data.micro_batch fits; more ranks, or a shorter data.sequence_length");
+  status = error_raise(status, "%s; what would fit: memory.device_limit of%s; or %s", message, limits, rows);
+  mem_free(message);
+  mem_free(limits);
+  mem_free(rows);
+  return status;
+}

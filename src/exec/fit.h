@@ -1,0 +1,15 @@
+/* Does a plan fit its memory limits, and if not, what would? */
+#ifndef PENSTOCK_EXEC_FIT_H
+#define PENSTOCK_EXEC_FIT_H
+
+#include "dag/dag.h"
+#include "plan/planner.h"
+
+/* STATUS_OK, or STATUS_MISTAKE with rank, node, bytes over, and the smallest changes that would fit: the limits that
+ * suffice, and the largest micro-batch. `planner` and `request` are what made the plan, to try others like it. */
+int fit_check(const char *planner, const struct plan_request *request, const struct plan *plan, const struct dag *dag);
+
+/* Bytes as "1.50 GiB" in the caller's buffer. */
+void fit_format_bytes(int64_t bytes, char *text, size_t size);
+
+#endif

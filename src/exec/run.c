@@ -1,0 +1,226 @@
+/* The training loop: batches in, steps, evaluations, checkpoints, and the ways to end early. */
+#include "exec/run.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/comm.h"
+#include "comm/watchdog.h"
+#include "exec/interrupt.h"
+#include "store/trace.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void write_status(const struct run *run, const char *text) {
+  if (rundir_write_status(run->folder, text)) log_error("%s", error_text());
+}
+
+/* "FAILED reason" on one line. */
+static void write_failure(const struct run *run, const char *reason) {
+  char text[512];
+  snprintf(text, sizeof text, "FAILED %s", reason);
+  text[strcspn(text, "\n")] = '\0';
+  write_status(run, text);
+  log_line("penstock: %s", text);
+}
+
+_Noreturn void run_die(struct run *run, int status) {
+  log_error("%s", error_text());
+  write_failure(run, error_text());
+  if (run->trace) trace_flush_alone(run->trace);
+  comm_abort(run->comm, status);
+}
+
+/* What the watchdog does on the rank that speaks, before it ends the job. */
+static void on_hang(void *context, const char *reason) {
+  struct run *run = context;
+  write_failure(run, reason);
+  if (run->trace) trace_flush_alone(run->trace);
+}
+
+/* Ids and labels only where they are used: the middle of the pipeline needs shapes alone. */
+static int build_batch(const struct run *run, const struct dataset *dataset, int64_t first, int64_t rows,
+                       struct batch *batch) {
+  int64_t micro = run->params->data.micro_batch;
+  if (trainer_needs_tokens(run->trainer)) return batch_build(dataset, first, rows, micro, batch);
+  batch_build_shapes(dataset, first, rows, micro, batch);
+  return STATUS_OK;
+}
+
+/* Mean loss over evaluate_steps batches of the validation rows, each row at most once. */
+static double evaluate_all(struct run *run) {
+  const struct params *p = run->params;
+  int64_t rows = dataset_count_rows(run->validation), most = p->run.evaluate_steps * p->data.global_batch;
+  int64_t n = rows < most ? rows : most, labels = 0;
+  double sum = 0;
+  struct batch batch = {0};
+  for (int64_t first = 0; first < n; first += p->data.global_batch) {
+    int64_t left = n - first;
+    int status =
+        build_batch(run, run->validation, first, left < p->data.global_batch ? left : p->data.global_batch, &batch);
+    double part = 0;
+    if (!status) status = trainer_evaluate(run->trainer, &batch, run->step, &part);
+    if (status) run_die(run, status);
+    sum += part;
+    labels += batch.labels;
+  }
+  batch_fini(&batch);
+  return labels ? sum / (double)labels : NAN;
+}
+
+/* Names what was not finite; all ranks know it. */
+static int raise_not_finite(const struct run *run, int64_t step, const struct trainer_result *result) {
+  char what[192] = "the loss";
+  if (result->bad_layer >= 0) {
+    const struct layer *layer = &run->model->layers[result->bad_layer];
+    int t = result->bad_tensor < 0 ? 0 : result->bad_tensor;
+    snprintf(what, sizeof what, "the gradient of %s (layer %d, %s)", layer->tensors[t].name, result->bad_layer,
+             layer_kind_get_name(layer->kind));
+  }
+  char saved[64] = "there is no checkpoint";
+  if (run->saved_step >= 0)
+    snprintf(saved, sizeof saved, "the last checkpoint is of step %lld", (long long)run->saved_step);
+  return error_raise(
+      STATUS_FAILED,
+      "step %lld: %s is not finite (loss %g): nothing was updated; %s; try a lower optimizer.lr, a longer "
+      "warm-up, or optimizer.clip",
+      (long long)step, what, result->loss, saved);
+}
+
+static bool is_multiple(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+
+/* Trace rows of the step; all ranks write them together every trace_every steps. */
+static int add_trace(struct run *run, const struct trainer_result *result) {
+  if (!run->trace) return STATUS_OK;
+  const struct step_graph *graph = &run->trainer->train;
+  struct trace_step row = {.step = run->step,
+                           .loss = result->loss,
+                           .tokens = 0,
+                           .seconds = result->seconds,
+                           .plan_hash = graph->plan->hash,
+                           .start = result->start};
+  for (int32_t i = 0; i < graph->plan->n_micro; i++) row.tokens += graph->plan->micro[i].tokens;
+  return trace_add(run->trace, graph->dag, run->trainer->spans, &row, result->peak,
+                   graph->dag->device_static[run->rank]);
+}
+
+static int train_step_all(struct run *run, struct batch *batch) {
+  const struct params *p = run->params;
+  struct trainer_result result;
+  int64_t step = run->step + 1;
+  int status = build_batch(run, run->train, run->next_sample, p->data.global_batch, batch);
+  if (!status) status = trainer_step(run->trainer, batch, step, &result);
+  if (status) run_die(run, status);
+  if (!result.finite) return raise_not_finite(run, step, &result);
+  if (result.skipped) log_warn("step %lld has no label: it is skipped", (long long)step);
+  run->step = step;
+  run->next_sample += p->data.global_batch;
+  run->tokens += batch->tokens;
+  run->step_seconds = result.seconds;
+  double validation = NAN;
+  if (run->validation && is_multiple(step, p->run.evaluate_every)) validation = evaluate_all(run);
+  status = result.skipped ? STATUS_OK : run_report_step(run, batch, &result, validation);
+  if (!status && !result.skipped) status = add_trace(run, &result);
+  if (is_multiple(step, p->run.trace_every)) {
+    status = comm_agree_all(run->comm, status);
+    if (!status && run->trace) status = trace_flush_all(run->trace);
+  }
+  return status;
+}
+
+/* Why to stop now, or NULL. Any rank may have seen a signal; rank 0 looks at the stop file and the clock. */
+static const char *find_stop_all(struct run *run) {
+  enum { GO, SIGNAL_TERM, SIGNAL_USR1, SIGNAL_OTHER, STOP_FILE, WALL_TIME, N_REASONS };
+  static const char *const reasons[N_REASONS] = {NULL,       "SIGTERM",       "SIGUSR1",
+                                                 "a signal", "the stop file", "run.wall_time"};
+  int32_t reason = GO;
+  const char *signal = interrupt_get_signal();
+  if (signal)
+    reason = !strcmp(signal, "SIGTERM") ? SIGNAL_TERM : !strcmp(signal, "SIGUSR1") ? SIGNAL_USR1 : SIGNAL_OTHER;
+  double limit = run->params->run.wall_time, spent = clock_now() - run->started;
+  /* Another step and a checkpoint must still fit, with some room. */
+  double need = 1.5 * run->step_seconds + 2 * run->save_seconds + 0.01 * limit;
+  if (run->rank == 0 && reason == GO && limit > 0 && spent + need > limit) reason = WALL_TIME;
+  if (run->rank == 0 && rundir_take_stop(run->dir) && reason == GO) reason = STOP_FILE;
+  int32_t *all = MEM_NEW(int32_t, run->size);
+  int64_t *offsets = MEM_NEW(int64_t, run->size + 1);
+  comm_gather_all(run->comm, &reason, sizeof reason, all, offsets);
+  for (int r = 0; r < run->size && reason == GO; r++) reason = all[r];
+  mem_free(all);
+  mem_free(offsets);
+  return reasons[reason];
+}
+
+/* Trains until the last step or a reason to stop, which is returned in *stopped. */
+static int train_all(struct run *run, const char **stopped) {
+  struct batch batch = {0};
+  int status = STATUS_OK;
+  *stopped = NULL;
+  while (!status && run->step < run->params->run.steps) {
+    status = comm_agree_all(run->comm, train_step_all(run, &batch));
+    if (status) break;
+    *stopped = find_stop_all(run);
+    if (*stopped) break;
+    if (is_multiple(run->step, run->params->run.checkpoint_every)) status = run_save_all(run);
+  }
+  batch_fini(&batch);
+  return status;
+}
+
+/* Everything after the last step: trace, checkpoint, STATUS. */
+static int finish_all(struct run *run, int status, const char *stopped) {
+  if (run->trace) {
+    int traced = trace_close_all(&run->trace);
+    if (!status) status = traced;
+  }
+  if (!status && run->saved_step != run->step) {
+    status = run_save_all(run);
+    /* An end without its checkpoint is no end, whatever on_save_error says of the way there. */
+    if (!status && run->saved_step != run->step)
+      status =
+          comm_agree_all(run->comm, error_raise(STATUS_FAILED, "the checkpoint of the last step could not be written"));
+  }
+  if (run->rank != 0) return status ? status : stopped ? STATUS_STOPPED : STATUS_OK;
+  if (status) {
+    log_error("%s", error_text());
+    write_failure(run, error_text());
+    return status;
+  }
+  char text[128] = "DONE";
+  if (stopped) {
+    snprintf(text, sizeof text, "CHECKPOINTED step %lld", (long long)run->step);
+    log_line("stopped by %s after step %lld; start the same command again to go on", stopped, (long long)run->step);
+  }
+  if (run->conclude) run->conclude(run->folder);
+  write_status(run, text);
+  log_line("penstock: %s", text);
+  return stopped ? STATUS_STOPPED : STATUS_OK;
+}
+
+int run_train_all(struct comm *comm, struct params *params, const char *command, void (*conclude)(const char *folder)) {
+  struct run run = {.comm = comm,
+                    .params = params,
+                    .command = command,
+                    .conclude = conclude,
+                    .rank = comm_get_rank(comm),
+                    .size = comm_get_size(comm),
+                    .saved_step = -1,
+                    .started = clock_now()};
+  watchdog_set_timeout(comm, params->run.hang_timeout);
+  watchdog_set_hook(comm, on_hang, &run);
+  bool done = false;
+  const char *stopped = NULL;
+  int status = run_open_all(&run, &done);
+  if (status && run.rank == 0) {
+    log_error("%s", error_text());
+    if (run.dir) write_failure(&run, error_text());
+  }
+  if (!status && !done) status = finish_all(&run, train_all(&run, &stopped), stopped);
+  run_close_all(&run);
+  watchdog_set_hook(comm, NULL, NULL);
+  error_clear();
+  return status;
+}

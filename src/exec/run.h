@@ -1,0 +1,65 @@
+/* One training run on one rank: everything `penstock train` holds, passed down instead of globals. */
+#ifndef PENSTOCK_EXEC_RUN_H
+#define PENSTOCK_EXEC_RUN_H
+
+#include "data/batch.h"
+#include "data/dataset.h"
+#include "exec/setup.h"
+#include "exec/trainer.h"
+#include "store/rundir.h"
+
+struct trace;
+
+struct run {
+  struct comm *comm;     /* borrowed */
+  struct params *params; /* borrowed */
+  const char *command;   /* command line, for the manifest; borrowed */
+  void (*conclude)(const char *folder);
+  int rank, size;
+
+  char *folder;          /* path of the run folder, on all ranks */
+  struct rundir *dir;    /* rank 0 */
+  enum run_state before; /* how the last run in the folder ended */
+  int64_t broke_at;      /* last step that it logged */
+
+  struct topo topo;
+  struct model *model;
+  char *model_json;
+  char *deck; /* used.yml's text, stored in every HDF5 file */
+  struct dataset *train, *validation;
+  struct plan *plan;
+  struct trainer *trainer;
+  struct trace *trace; /* NULL when run.trace_every is 0 */
+
+  int64_t step, next_sample, tokens; /* done so far */
+  int64_t saved_step;                /* of the newest checkpoint, -1: none */
+  double started, save_seconds;      /* clock at start; longest checkpoint so far */
+  double step_seconds;               /* of the last step, as rank 0 sees it */
+};
+
+/* `penstock train`: sets up, resumes, trains, saves. Collective; returns the status that is the exit code of every rank. The
+ * message of a failure has been printed and STATUS written. `conclude` (may be NULL) is called on rank 0 when all files
+ * of the run are closed, before STATUS is written. */
+int run_train_all(struct comm *comm, struct params *params, const char *command, void (*conclude)(const char *folder));
+
+/* run_setup.c: everything up to the first step. Collective, ends in agreement. *done is set when the folder is DONE and
+ * nothing is to be done. */
+int run_open_all(struct run *run, bool *done);
+void run_close_all(struct run *run);
+
+/* run_save.c: a checkpoint of the current step; obeys run.on_save_error (a failure with `continue` is a warning and OK).
+ * Collective. */
+int run_save_all(struct run *run);
+/* Loads the newest valid checkpoint of the folder, else model.init_from, else initial values. Collective. */
+int run_restore_all(struct run *run);
+
+/* run_report.c: the line of a step, metrics.csv, the time left. Rank 0 acts, all may call. `validation` is NaN when there
+ * was no evaluation. */
+int run_report_step(struct run *run, const struct batch *batch, const struct trainer_result *result, double validation);
+/* Header of the log: versions, ranks and cores, model, data, plan, memory. Collective. */
+void run_report_start_all(struct run *run);
+
+/* Ends the job from this rank alone: prints the recorded error, writes STATUS, takes the other ranks down. */
+_Noreturn void run_die(struct run *run, int status);
+
+#endif

@@ -1,0 +1,146 @@
+/* What a run says: the head of its log, the line of a step, metrics.csv. */
+#include "exec/run.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/version.h"
+#include "comm/comm.h"
+#include "exec/fit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* 3:05:09, 5:09 or 9 s in the caller's buffer. */
+static void format_duration(double seconds, char text[32]) {
+  long long s = (long long)(seconds + 0.5);
+  if (s >= 3600)
+    snprintf(text, 32, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+  else if (s >= 60)
+    snprintf(text, 32, "%lld:%02lld min", s / 60, s % 60);
+  else
+    snprintf(text, 32, "%lld s", s);
+}
+
+static double get_batch_flops(const struct run *run, const struct batch *batch) {
+  double flops = 0;
+  for (int32_t i = 0; i < batch->n_micro; i++)
+    flops += model_get_flops(run->model, batch->micro[i].rows, batch->micro[i].lengths);
+  return flops;
+}
+
+static void log_step(const struct run *run, const struct metrics_row *row) {
+  const struct params *p = run->params;
+  bool last = row->step == p->run.steps;
+  if (row->step % p->run.log_every && !last && isnan(row->validation_loss)) return;
+  char left[32], validation[48] = "";
+  format_duration((double)(p->run.steps - row->step) * row->step_ms / 1e3, left);
+  if (!isnan(row->validation_loss)) snprintf(validation, sizeof validation, "  validation %.6f", row->validation_loss);
+  log_line("%8lld %10lld  %.6f  %.3e  %9.4f %9.1f %9.0f  %8.4f  %9s%s", (long long)row->step, (long long)row->tokens,
+           row->loss, row->lr, row->grad_norm, row->step_ms, row->tokens_per_s, row->tflops, left, validation);
+}
+
+int run_report_step(struct run *run, const struct batch *batch, const struct trainer_result *result,
+                    double validation) {
+  if (run->rank != 0) return STATUS_OK;
+  struct metrics_row row = {.step = run->step,
+                            .tokens = run->tokens,
+                            .loss = result->loss,
+                            .lr = result->lr,
+                            .grad_norm = result->grad_norm,
+                            .step_ms = result->seconds * 1e3,
+                            .tokens_per_s = (double)batch->tokens / result->seconds,
+                            .tflops = get_batch_flops(run, batch) / result->seconds / 1e12,
+                            .validation_loss = validation};
+  log_step(run, &row);
+  return metrics_append(run->dir, &row);
+}
+
+static void log_data(const struct dataset *dataset, const char *name) {
+  const char *line;
+  for (int i = 0; (line = dataset_get_line(dataset, i)); i++) log_line("%s: %s", name, line);
+}
+
+static void log_plan(const struct run *run) {
+  const struct plan *plan = run->plan;
+  log_line("plan: %s, %d stages, %d micro-batches a step, hash %016llx", plan->planner, plan->n_stages, plan->n_micro,
+           (unsigned long long)plan->hash);
+  struct dag *dag = NULL;
+  if (dag_build(plan, run->model, &dag)) return;
+  for (int32_t s = 0; s < plan->n_stages; s++) {
+    int32_t rank = plan_get_rank(plan, s), n = plan->stages[s].n_layers, blocks = 0;
+    int64_t parameters = 0;
+    for (int32_t l = plan->stages[s].first_layer; l < plan->stages[s].first_layer + n; l++) {
+      parameters += run->model->layers[l].n_parameters;
+      blocks += run->model->layers[l].block >= 0;
+    }
+    char peak[32], limit[32];
+    fit_format_bytes(dag_get_peak(dag, rank, NULL), peak, sizeof peak);
+    fit_format_bytes(plan->device_limit[rank], limit, sizeof limit);
+    log_line("  stage %d on rank %d: layers %d to %d (%g blocks), %lld parameters, at most %s of %s", s, rank,
+             plan->stages[s].first_layer, plan->stages[s].first_layer + n - 1, blocks / 2.0, (long long)parameters,
+             peak, limit);
+  }
+  dag_destroy(&dag);
+}
+
+/* One line a rank: host, cores, threads. Collective; owned by the caller. */
+static char *gather_layout_all(const struct run *run) {
+  char mine[256];
+  int threads = run->trainer ? run->trainer->config.device.threads : 0;
+  int n = snprintf(mine, sizeof mine, "  rank %d on %s: %d thread%s, cores", run->rank,
+                   comm_get_host(run->comm, run->rank), threads, threads == 1 ? "" : "s");
+  for (int i = 0; i < run->topo.n_cores && n < 200; i++)
+    n += snprintf(mine + n, sizeof mine - (size_t)n, " %d", run->topo.cores[i]);
+  n += snprintf(mine + n, sizeof mine - (size_t)n, "\n");
+  int64_t *offsets = MEM_NEW(int64_t, run->size + 1);
+  char *all = mem_alloc(sizeof mine * (size_t)run->size + 1);
+  comm_gather_all(run->comm, mine, n, all, offsets);
+  all[offsets[run->size]] = '\0';
+  mem_free(offsets);
+  return all;
+}
+
+static void log_layout(const char *layout) {
+  for (const char *line = layout; *line;) {
+    size_t n = strcspn(line, "\n");
+    log_line("%.*s", (int)n, line);
+    line += n + (line[n] == '\n');
+  }
+}
+
+static const char *describe_device(const struct run *run) { return run->trainer->device->ops->describe(); }
+
+static void write_manifest(const struct run *run, const char *layout) {
+  char now[32];
+  clock_format(now);
+  char *text =
+      mem_format("version: %s\nbuild: %s\nstarted: %s\ncommand: %s\nMPI: %s\ndevice: %s\nranks: %d\n%s", version_get(), version_get_build(), now, run->command, comm_get_library(), describe_device(run), run->size, layout);
+  if (rundir_write_manifest(run->dir, text)) log_warn("%s", error_text());
+  mem_free(text);
+}
+
+void run_report_start_all(struct run *run) {
+  char now[32];
+  clock_format(now);
+  char *layout = gather_layout_all(run);
+  if (run->rank == 0) {
+    const struct model_config *c = &run->model->config;
+    log_line("penstock %s, %s, %s; %s", version_get(), comm_get_library(), describe_device(run), now);
+    log_line("run %s in %s", run->params->run.name, run->folder);
+    log_layout(layout);
+    if (run->topo.oversubscribed)
+      log_line("note: more ranks than cores on a node: waiting ranks sleep, steps take longer");
+    log_line("model: %s, %lld blocks, hidden %lld, vocabulary %lld, %lld parameters", c->model_type,
+             (long long)c->n_blocks, (long long)c->hidden, (long long)c->vocab_size,
+             (long long)run->model->n_parameters);
+    log_data(run->train, "train");
+    if (run->validation) log_data(run->validation, "validation");
+    log_plan(run);
+    write_manifest(run, layout);
+    log_line("#   step     tokens      loss       rate grad norm   ms/step  tokens/s   TFLOP/s  time left");
+  }
+  mem_free(layout);
+}

@@ -1,0 +1,71 @@
+/* Checkpoints of a run: when they fail, and where a run begins from. */
+#include "exec/run.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/comm.h"
+#include "store/checkpoint.h"
+
+int run_save_all(struct run *run) {
+  char *folder = mem_format("%s/checkpoints", run->folder);
+  double start = clock_now();
+  struct checkpoint_part part = trainer_get_part(run->trainer);
+  struct checkpoint_info info = {.step = run->step,
+                                 .next_sample = run->next_sample,
+                                 .tokens = run->tokens,
+                                 .seed = (uint64_t)run->params->run.seed};
+  int status = checkpoint_write_all(run->comm, folder, run->model, run->model_json, run->deck, &info, &part,
+                                    run->params->run.keep_checkpoints);
+  double seconds = clock_now() - start;
+  mem_free(folder);
+  if (!status) {
+    if (seconds > run->save_seconds) run->save_seconds = seconds;
+    run->saved_step = run->step;
+    log_line("checkpoint of step %lld written in %.2f s", (long long)run->step, seconds);
+    return STATUS_OK;
+  }
+  if (run->params->run.on_save_error == PARAMS_ON_SAVE_ERROR_STOP) return status;
+  log_warn("%s; training goes on (run.on_save_error: continue), the last good checkpoint is of step %lld", error_text(),
+           (long long)run->saved_step);
+  error_clear();
+  return STATUS_OK;
+}
+
+/* Says how the last life of the folder ended and where this one begins. */
+static void log_resume(const struct run *run, const char *path, int64_t step) {
+  if (run->before == RUN_BROKEN) log_line("the last run here broke off after step %lld", (long long)run->broke_at);
+  if (path)
+    log_line("going on after step %lld from %s", (long long)step, path);
+  else if (run->before != RUN_NEW)
+    log_line("no checkpoint here: beginning again");
+}
+
+static int read_checkpoint_all(struct run *run, const char *path, bool weights_only, struct checkpoint_info *info) {
+  struct checkpoint_part part = trainer_get_part(run->trainer);
+  return checkpoint_read_all(run->comm, path, run->model, weights_only, &part, info);
+}
+
+int run_restore_all(struct run *run) {
+  char *folder = mem_format("%s/checkpoints", run->folder), *path = NULL;
+  int64_t step = 0;
+  struct checkpoint_info info = {0};
+  int status = checkpoint_find_all(run->comm, folder, &path, &step);
+  mem_free(folder);
+  if (status) return status;
+  log_resume(run, path, step);
+  trainer_init(run->trainer, (uint64_t)run->params->run.seed);
+  const char *from = run->params->model.init_from;
+  if (path)
+    status = read_checkpoint_all(run, path, false, &info);
+  else if (from)
+    status = read_checkpoint_all(run, from, true, &info);
+  if (!status && path) {
+    run->step = run->saved_step = info.step;
+    run->next_sample = info.next_sample;
+    run->tokens = info.tokens;
+  }
+  mem_free(path);
+  return status;
+}

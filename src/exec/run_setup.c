@@ -1,0 +1,204 @@
+/* Everything of a run up to its first step, and its end. */
+#include "exec/run.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/comm.h"
+#include "store/checkpoint.h"
+#include "store/trace.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Path of a file in the run folder, on any rank; owned by the caller. */
+static char *make_path(const struct run *run, const char *name) { return mem_format("%s/%s", run->folder, name); }
+
+static int open_folder_all(struct run *run) {
+  run->folder = mem_strdup(run->params->run.folder);
+  int status = run->rank == 0 ? rundir_open(run->folder, &run->dir, &run->before, &run->broke_at) : STATUS_OK;
+  status = comm_agree_all(run->comm, status);
+  if (status) return status;
+  int64_t found[2] = {run->before, run->broke_at};
+  comm_broadcast_all(run->comm, 0, found, sizeof found);
+  run->before = (enum run_state)found[0];
+  run->broke_at = found[1];
+  char *log = make_path(run, "log.txt");
+  if (run->rank == 0) status = log_open_file(log);
+  mem_free(log);
+  return comm_agree_all(run->comm, status);
+}
+
+/* A finished folder has nothing to do unless run.steps grew. */
+static bool is_finished(const struct run *run, int64_t saved) {
+  return run->before == RUN_DONE && saved >= run->params->run.steps;
+}
+
+/* A run that goes on must be the run that began: rank 0 holds the deck against the used.yml it finds. */
+static int compare_deck(const struct run *run, int64_t saved) {
+  if (run->rank != 0 || saved < 0) return STATUS_OK;
+  char *used = make_path(run, "used.yml");
+  FILE *file = fopen(used, "r");
+  int status = file ? params_compare_resume(run->params, used) : STATUS_OK;
+  if (file) fclose(file);
+  mem_free(used);
+  return status;
+}
+
+/* used.yml, and its text on all ranks for the files that keep it. */
+static int write_used_all(struct run *run) {
+  char *used = make_path(run, "used.yml");
+  int status = STATUS_OK;
+  if (run->rank == 0) status = params_write_used(run->params, used);
+  if (run->rank == 0 && !status) status = file_read_text(used, &run->deck);
+  mem_free(used);
+  status = comm_agree_all(run->comm, status);
+  if (status) return status;
+  int64_t bytes = run->deck ? (int64_t)strlen(run->deck) + 1 : 0;
+  comm_broadcast_all(run->comm, 0, &bytes, sizeof bytes);
+  if (!run->deck) run->deck = mem_alloc((size_t)bytes);
+  comm_broadcast_all(run->comm, 0, run->deck, bytes);
+  return STATUS_OK;
+}
+
+static int open_mix(const struct run *run, const struct params_mix *mix, bool shuffle, struct dataset **dataset) {
+  static const enum batching kinds[] = {
+      [PARAMS_BATCHING_FIXED] = BATCHING_FIXED, [PARAMS_BATCHING_PADDED] = BATCHING_PADDED};
+  const struct params *p = run->params;
+  struct dataset_file_spec *files = MEM_NEW(struct dataset_file_spec, mix->n);
+  for (int64_t i = 0; i < mix->n; i++)
+    files[i] = (struct dataset_file_spec){mix->prefixes[i], mix->weights ? mix->weights[i] : -1};
+  int status = dataset_open(files, (int)mix->n, kinds[p->data.batching], p->data.sequence_length, (uint64_t)p->run.seed,
+                            shuffle, run->model->config.vocab_size, dataset);
+  mem_free(files);
+  return status;
+}
+
+/* The ranks share the look at every id. */
+static int open_data_all(struct run *run) {
+  const struct params *p = run->params;
+  int status = open_mix(run, &p->data.train, p->data.shuffle, &run->train);
+  if (!status && p->run.evaluate_every && p->data.validation.n)
+    status = open_mix(run, &p->data.validation, false, &run->validation);
+  if (!status) status = dataset_check_vocabulary(run->train, run->rank, run->size);
+  if (!status && run->validation) status = dataset_check_vocabulary(run->validation, run->rank, run->size);
+  return comm_agree_all(run->comm, status);
+}
+
+/* Rows longer than the table of positions cannot be computed; than what rotary positions were meant for, only badly. */
+static int check_positions(const struct run *run) {
+  int64_t length = run->params->data.sequence_length, most = run->model->config.max_positions;
+  if (length <= most) return STATUS_OK;
+  if (run->model->config.learned_positions)
+    return error_raise(STATUS_MISTAKE,
+                       "data.sequence_length is %lld but the model has %lld positions (n_positions): use at most %lld",
+                       (long long)length, (long long)most, (long long)most);
+  log_warn("data.sequence_length %lld is beyond the model's max_position_embeddings %lld", (long long)length,
+           (long long)most);
+  return STATUS_OK;
+}
+
+static int64_t get_longest(const struct run *run) {
+  int64_t length = dataset_get_longest(run->train);
+  int64_t other = run->validation ? dataset_get_longest(run->validation) : 0;
+  return other > length ? other : length;
+}
+
+static int make_plan_all(struct run *run) {
+  const struct params *p = run->params;
+  struct plan_micro *micro;
+  int32_t n_micro = setup_make_worst(p->data.global_batch, p->data.micro_batch, get_longest(run), &micro);
+  int64_t *limits = MEM_NEW(int64_t, run->size);
+  int status = setup_limits_all(run->comm, p, run->topo.memory_share_bytes, limits);
+  struct plan_request request = setup_make_request(run->comm, p, run->model, n_micro, micro, limits);
+  if (!status) status = setup_plan_all(run->comm, params_get_choice(p, PARAM_pipeline_planner), &request, &run->plan);
+  mem_free(limits);
+  mem_free(micro);
+  return status;
+}
+
+/* plan.h5 holds the plan for the worst micro-batches with its graph. */
+static int write_plan(const struct run *run) {
+  if (run->rank != 0) return STATUS_OK;
+  struct dag *dag = NULL;
+  char *path = make_path(run, "plan.h5");
+  int status = dag_build(run->plan, run->model, &dag);
+  if (!status) status = plan_file_write(path, run->plan, dag, run->model, run->deck);
+  dag_destroy(&dag);
+  mem_free(path);
+  return status;
+}
+
+static int open_trainer_all(struct run *run) {
+  struct trainer_config config = {.comm = run->comm,
+                                  .model = run->model,
+                                  .plan = run->plan,
+                                  .backend = params_get_choice(run->params, PARAM_device_backend),
+                                  .device =
+                                      setup_make_device(run->params, &run->topo, run->plan->device_limit[run->rank]),
+                                  .optimizer = setup_make_optimizer(run->params)};
+  return comm_agree_all(run->comm, trainer_create(&config, &run->trainer));
+}
+
+/* Files that grow with the steps, cut back to where the run goes on. */
+static int open_outputs_all(struct run *run) {
+  int status = run->rank == 0 ? metrics_open(run->dir, run->step) : STATUS_OK;
+  status = comm_agree_all(run->comm, status);
+  if (status || run->params->run.trace_every == 0) return status;
+  char *path = make_path(run, "trace.h5");
+  status = trace_open_all(run->comm, path, run->step, &run->trace);
+  mem_free(path);
+  return comm_agree_all(run->comm, status);
+}
+
+static int find_checkpoint_all(struct run *run, int64_t *saved) {
+  char *folder = make_path(run, "checkpoints"), *path = NULL;
+  *saved = -1;
+  int status = checkpoint_find_all(run->comm, folder, &path, saved);
+  if (!path) *saved = -1;
+  mem_free(path);
+  mem_free(folder);
+  return status;
+}
+
+int run_open_all(struct run *run, bool *done) {
+  int64_t saved;
+  int status = open_folder_all(run);
+  if (!status) status = comm_agree_all(run->comm, topo_init_all(run->comm, &run->topo));
+  if (!status) status = find_checkpoint_all(run, &saved);
+  if (status) return status;
+  setup_note_used(run->params, run->comm, &run->topo);
+  *done = is_finished(run, saved);
+  if (*done) {
+    log_line("%s: DONE at step %lld already; raise run.steps to go on", run->folder, (long long)saved);
+    return comm_agree_all(run->comm, run->rank == 0 ? rundir_write_status(run->folder, "DONE") : STATUS_OK);
+  }
+  status = comm_agree_all(run->comm, compare_deck(run, saved));
+  if (!status) status = comm_agree_all(run->comm, params_require_training(run->params));
+  if (!status) status = setup_model_all(run->comm, run->params, &run->model, &run->model_json);
+  if (!status) status = comm_agree_all(run->comm, check_positions(run));
+  if (!status) status = open_data_all(run);
+  if (!status) status = make_plan_all(run);
+  if (!status) status = open_trainer_all(run);
+  if (!status) status = write_used_all(run);
+  if (!status) status = comm_agree_all(run->comm, write_plan(run));
+  if (!status) run_report_start_all(run);
+  if (!status) status = run_restore_all(run);
+  return status ? status : open_outputs_all(run);
+}
+
+void run_close_all(struct run *run) {
+  if (run->trace) trace_close_all(&run->trace);
+  trainer_destroy(&run->trainer);
+  plan_destroy(&run->plan);
+  dataset_close(&run->train);
+  dataset_close(&run->validation);
+  model_destroy(&run->model);
+  topo_fini(&run->topo);
+  log_open_file(NULL);
+  if (run->dir) rundir_close(&run->dir);
+  mem_free(run->model_json);
+  mem_free(run->deck);
+  mem_free(run->folder);
+}

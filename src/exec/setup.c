@@ -1,0 +1,226 @@
+#include "exec/setup.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/comm.h"
+#include "dag/dag.h"
+#include "exec/fit.h"
+#include "input/deck.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sends a text that rank 0 has (NULL elsewhere, and on rank 0 when there is none) to all; owned by the caller. */
+static char *broadcast_text_all(struct comm *comm, char *text) {
+  int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
+  comm_broadcast_all(comm, 0, &bytes, sizeof bytes);
+  if (bytes == 0) return NULL;
+  if (comm_get_rank(comm) != 0) text = mem_alloc((size_t)bytes);
+  comm_broadcast_all(comm, 0, text, bytes);
+  return text;
+}
+
+int setup_params_all(struct comm *comm, const char *deck, const char *const *overrides, int n_overrides,
+                     struct params *params, char **deck_text) {
+  char *text = NULL;
+  int status = deck && comm_get_rank(comm) == 0 ? deck_read_text(deck, &text) : STATUS_OK;
+  status = comm_agree_all(comm, status);
+  if (status) return status;
+  text = broadcast_text_all(comm, text);
+  status = comm_agree_all(comm, params_parse(text, overrides, n_overrides, params));
+  if (deck_text && !status)
+    *deck_text = text;
+  else
+    mem_free(text);
+  return status;
+}
+
+/* The configuration's text on rank 0: the file's, or the deck's keys as one. */
+static int read_config(const struct params *params, char **json) {
+  *json = params_format_model_json(params);
+  if (*json) return STATUS_OK;
+  if (!params->model.config)
+    return error_raise(STATUS_MISTAKE, "the deck names no model: set model.config or model.model_type");
+  return file_read_text(params->model.config, json);
+}
+
+int setup_model_all(struct comm *comm, const struct params *params, struct model **model, char **json) {
+  char *text = NULL, *notes = NULL;
+  int status = comm_get_rank(comm) == 0 ? read_config(params, &text) : STATUS_OK;
+  status = comm_agree_all(comm, status);
+  if (status) return status;
+  text = broadcast_text_all(comm, text);
+  const char *source = params->model.config ? params->model.config : "model";
+  double std = params_is_set(params, PARAM_model_init_std) ? params->model.init_std : -1;
+  status = comm_agree_all(comm, model_create(text, source, std, model, &notes));
+  if (!status && notes && *notes) log_warn("%s", notes);
+  mem_free(notes);
+  if (status)
+    mem_free(text);
+  else
+    *json = text;
+  return status;
+}
+
+int32_t setup_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro) {
+  int64_t n = (rows + micro_batch - 1) / micro_batch;
+  struct plan_micro *list = MEM_NEW(struct plan_micro, n);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t left = rows - i * micro_batch;
+    list[i].rows = (int32_t)(left < micro_batch ? left : micro_batch);
+    list[i].length = (int32_t)length;
+    list[i].tokens = list[i].labels = list[i].rows * length;
+  }
+  *micro = list;
+  return (int32_t)n;
+}
+
+/* memory.rank_limits for one rank, or `otherwise`. */
+static int64_t find_rank_limit(const struct params *params, int rank, int64_t otherwise) {
+  const struct params_rank_sizes *list = &params->memory.rank_limits;
+  for (int64_t i = 0; i < list->n; i++)
+    if (list->ranks[i] == rank) return list->bytes[i];
+  return otherwise;
+}
+
+int setup_limits_all(struct comm *comm, const struct params *params, int64_t share_bytes, int64_t *limits) {
+  int rank = comm_get_rank(comm), size = comm_get_size(comm);
+  const struct params_rank_sizes *list = &params->memory.rank_limits;
+  for (int64_t i = 0; i < list->n; i++)
+    if (list->ranks[i] >= size)
+      return error_raise(STATUS_MISTAKE, "memory.rank_limits names rank %lld; the job has ranks 0 to %d",
+                         (long long)list->ranks[i], size - 1);
+  int64_t limit = params_is_given(params, PARAM_memory_device_limit) ? params->memory.device_limit : share_bytes;
+  limit = find_rank_limit(params, rank, limit);
+  int64_t *offsets = MEM_NEW(int64_t, size + 1);
+  comm_gather_all(comm, &limit, sizeof limit, limits, offsets);
+  mem_free(offsets);
+  return STATUS_OK;
+}
+
+struct plan_request setup_make_request(const struct comm *comm, const struct params *params, const struct model *model,
+                                       int32_t n_micro, const struct plan_micro *micro, const int64_t *limits) {
+  static const enum partition_kind cuts[] = {
+      [PARAMS_CUT_AUTO] = PARTITION_AUTO, [PARAMS_CUT_EVEN] = PARTITION_EVEN, [PARAMS_CUT_LIST] = PARTITION_LIST};
+  int32_t n_ranks = comm_get_size(comm);
+  return (struct plan_request){
+      .model = model,
+      .n_ranks = n_ranks,
+      .n_stages = params_is_set(params, PARAM_pipeline_stages) ? (int32_t)params->pipeline.stages : n_ranks,
+      .partition = cuts[params->pipeline.partition.kind],
+      .partition_list = params->pipeline.partition.blocks,
+      .n_partition = (int32_t)params->pipeline.partition.n,
+      .n_micro = n_micro,
+      .micro = micro,
+      .device_limit = limits,
+      .clip = params->optimizer.clip > 0,
+  };
+}
+
+static int make_plan(const char *planner, const struct plan_request *request, struct plan **plan) {
+  if (request->n_stages != request->n_ranks)
+    return error_raise(
+        STATUS_MISTAKE,
+        "pipeline.stages is %d but the job has %d ranks: start it with mpiexec -n %d, or set pipeline.stages to %d",
+        request->n_stages, request->n_ranks, request->n_stages, request->n_ranks);
+  int status = planner_run(planner, request, plan);
+  struct dag *dag = NULL;
+  if (!status) status = dag_build(*plan, request->model, &dag);
+  if (!status) status = dag_check(dag, *plan);
+  if (!status) status = fit_check(planner, request, *plan, dag);
+  dag_destroy(&dag);
+  return status;
+}
+
+/* Every rank holds the same plan, or the job is broken. */
+static void compare_hashes_all(struct comm *comm, const struct plan *plan) {
+  uint64_t hash = plan->hash;
+  comm_broadcast_all(comm, 0, &hash, sizeof hash);
+  CHECK(hash == plan->hash, "the plan arrived damaged: hash %016llx, rank 0 has %016llx",
+        (unsigned long long)plan->hash, (unsigned long long)hash);
+}
+
+int setup_plan_all(struct comm *comm, const char *planner, const struct plan_request *request, struct plan **plan) {
+  struct plan *made = NULL;
+  void *packed = NULL;
+  size_t bytes = 0;
+  bool plans = comm_get_rank(comm) == 0;
+  int status = comm_agree_all(comm, plans ? make_plan(planner, request, &made) : STATUS_OK);
+  if (status) {
+    plan_destroy(&made);
+    return status;
+  }
+  if (plans) packed = plan_pack(made, &bytes);
+  int64_t length = (int64_t)bytes;
+  comm_broadcast_all(comm, 0, &length, sizeof length);
+  if (!plans) packed = mem_alloc((size_t)length);
+  comm_broadcast_all(comm, 0, packed, length);
+  status = plans ? STATUS_OK : plan_unpack(packed, (size_t)length, &made);
+  mem_free(packed);
+  status = comm_agree_all(comm, status);
+  if (status) return status;
+  compare_hashes_all(comm, made);
+  *plan = made;
+  return STATUS_OK;
+}
+
+struct optimizer_config setup_make_optimizer(const struct params *params) {
+  static const enum lr_schedule schedules[] = {[PARAMS_SCHEDULE_CONSTANT] = LR_CONSTANT,
+                                               [PARAMS_SCHEDULE_LINEAR] = LR_LINEAR,
+                                               [PARAMS_SCHEDULE_COSINE] = LR_COSINE,
+                                               [PARAMS_SCHEDULE_WSD] = LR_WSD};
+  return (struct optimizer_config){
+      .lr = params->optimizer.lr,
+      .min_lr = params->optimizer.min_lr,
+      .schedule = schedules[params->optimizer.schedule],
+      .warmup_steps = params->optimizer.warmup_steps,
+      .decay_steps = params->optimizer.decay_steps,
+      .total_steps = params->run.steps,
+      .beta1 = params->optimizer.betas.first,
+      .beta2 = params->optimizer.betas.second,
+      .eps = params->optimizer.eps,
+      .weight_decay = params->optimizer.weight_decay,
+      .clip = params->optimizer.clip,
+  };
+}
+
+/* OMP_NUM_THREADS when it is a positive number, else the cores of the rank's share. */
+static int choose_threads(const struct params *params, const struct topo *topo, const char **reason) {
+  if (params_is_given(params, PARAM_device_threads)) return (int)params->device.threads;
+  const char *text = getenv("OMP_NUM_THREADS");
+  char *end = NULL;
+  long n = text ? strtol(text, &end, 10) : 0;
+  bool valid = n > 0 && n <= 4096 && (*end == '\0' || *end == ',');
+  *reason = valid ? "OMP_NUM_THREADS" : "the cores of this rank";
+  return valid ? (int)n : topo->n_cores;
+}
+
+struct device_config setup_make_device(const struct params *params, const struct topo *topo, int64_t limit) {
+  const char *reason;
+  return (struct device_config){.threads = choose_threads(params, topo, &reason),
+                                .cores = topo->cores,
+                                .n_cores = topo->n_cores,
+                                .limit = limit,
+                                .poison = getenv("PENSTOCK_POISON") != NULL};
+}
+
+void setup_note_used(struct params *params, const struct comm *comm, const struct topo *topo) {
+  char value[64];
+  const char *reason = NULL;
+  int threads = choose_threads(params, topo, &reason);
+  if (reason) {
+    snprintf(value, sizeof value, "%d", threads);
+    params_set_used(params, PARAM_device_threads, value, reason);
+  }
+  if (!params_is_given(params, PARAM_pipeline_stages)) {
+    snprintf(value, sizeof value, "%d", comm_get_size(comm));
+    params_set_used(params, PARAM_pipeline_stages, value, "the number of ranks");
+  }
+  if (!params_is_given(params, PARAM_memory_device_limit)) {
+    snprintf(value, sizeof value, "%lld B", (long long)topo->memory_share_bytes);
+    params_set_used(params, PARAM_memory_device_limit, value, "the share of its node's memory of rank 0");
+  }
+}

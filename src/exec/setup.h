@@ -1,0 +1,47 @@
+/* From parameters to model, plan and device: the steps that `train` and `verify` share. Functions ending in _all are
+ * collective and end in agreement: every rank gets the same status, and the message is every rank's error_text.
+ */
+#ifndef PENSTOCK_EXEC_SETUP_H
+#define PENSTOCK_EXEC_SETUP_H
+
+#include "comm/topo.h"
+#include "device/device.h"
+#include "exec/optimizer.h"
+#include "input/params.h"
+#include "model/model.h"
+#include "plan/planner.h"
+
+struct comm;
+
+/* Reads the deck on rank 0 (NULL: none), broadcasts it, parses it everywhere. *deck_text (may be NULL) is the text, owned
+ * by the caller. */
+int setup_params_all(struct comm *comm, const char *deck, const char *const *overrides, int n_overrides,
+                     struct params *params, char **deck_text);
+
+/* The model that the parameters name; *json is its configuration's text, owned by the caller. */
+int setup_model_all(struct comm *comm, const struct params *params, struct model **model, char **json);
+
+/* Cuts `rows` rows of `length` tokens into micro-batches of `micro_batch` rows: the worst that a deck allows, all labels
+ * there. Returns how many; *micro is owned by the caller. */
+int32_t setup_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro);
+
+/* Device limits of all ranks: deck, rank_limits, else `share_bytes` of each rank. limits[size] is filled in. */
+int setup_limits_all(struct comm *comm, const struct params *params, int64_t share_bytes, int64_t *limits);
+
+/* What a deck asks of the planner; arrays are borrowed from the parameters and the caller. */
+struct plan_request setup_make_request(const struct comm *comm, const struct params *params, const struct model *model,
+                                       int32_t n_micro, const struct plan_micro *micro, const int64_t *limits);
+
+/* Plans on rank 0, checks the plan and its graph, broadcasts it, compares hashes. A plan that does not fit is
+ * STATUS_MISTAKE with the smallest changes that would. */
+int setup_plan_all(struct comm *comm, const char *planner, const struct plan_request *request, struct plan **plan);
+
+struct optimizer_config setup_make_optimizer(const struct params *params);
+
+/* Threads and cores of this rank, and its limit. `topo` is borrowed. */
+struct device_config setup_make_device(const struct params *params, const struct topo *topo, int64_t limit);
+
+/* Fills in what the program finds out (threads, limit, stages), so that used.yml shows it. */
+void setup_note_used(struct params *params, const struct comm *comm, const struct topo *topo);
+
+#endif
