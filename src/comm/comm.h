@@ -27,6 +27,11 @@ void comm_close_all(struct comm **comm);
  * nothing. Returns never, even when other ranks are gone. `comm` may be NULL. */
 _Noreturn void comm_abort(struct comm *comm, int status);
 
+/* A communicator of this rank alone, as rank 0 of 1, for work beside the others (verify). Not collective; destroyed before
+ * comm_close_all. */
+struct comm *comm_create_self(const struct comm *parent);
+void comm_destroy_self(struct comm **comm);
+
 int comm_get_rank(const struct comm *comm);
 int comm_get_size(const struct comm *comm);
 int comm_get_node_rank(const struct comm *comm); /* rank among those of this node */
@@ -39,8 +44,8 @@ const char *comm_get_library(void);
 /* Seconds to add to this rank's clock_now() to get rank 0's, measured at open by ping-pong (0 on the same node). */
 double comm_get_clock_offset(const struct comm *comm);
 
-/* Longest message sent in one piece, bytes (default 1 GiB; longer ones go in pieces in order); the same on all ranks,
- * while no message is open. For tests. */
+/* Longest message sent in one piece, bytes (default 1 MiB; longer ones go in pieces in order, and each piece that arrives
+ * keeps the wait from sleeping); the same on all ranks, set while no message is open. */
 void comm_set_piece(struct comm *comm, int64_t bytes);
 
 /* ---- point to point. `tag` is 0..2^27-1; messages of one pair with one tag arrive in the order sent. Buffers belong to

@@ -135,7 +135,7 @@ static void compute_stage(struct exec *x, const struct dag_node *node) {
 static void update_layer(struct exec *x, const struct dag_node *node) {
   const struct exec_step *step = x->step;
   if (!step->plan->clip) exec_measure_layer(x, node->layer);
-  if (!x->result->finite) return;
+  if (!x->result->finite || step->keep_gradients) return;
   double scale = optimizer_get_scale(step->optimizer, x->result->grad_norm);
   optimizer_update_layer(step->state, step->optimizer, node->layer, step->step, step->plan->clip ? scale : 1);
 }

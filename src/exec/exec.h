@@ -21,6 +21,7 @@ struct exec_step {
   float loss_scale;             /* 1 / labels of the step */
   const struct optimizer_config *optimizer;
   int64_t step;             /* from 1 */
+  bool keep_gradients;      /* no update: gradient sums are completed and left in place (for verify) */
   struct trace_span *spans; /* [nodes of this rank] filled in: spans[i] for node rank_offset[rank] + i */
 };
 

@@ -117,7 +117,8 @@ static void write_manifest(const struct run *run, const char *layout) {
   char now[32];
   clock_format(now);
   char *text =
-      mem_format("version: %s\nbuild: %s\nstarted: %s\ncommand: %s\nMPI: %s\ndevice: %s\nranks: %d\n%s", version_get(), version_get_build(), now, run->command, comm_get_library(), describe_device(run), run->size, layout);
+      mem_format("version: %s\nbuild: %s\nstarted: %s\ncommand: %s\nMPI: %s\ndevice: %s\nranks: %d\n%s", version_get(),
+                 version_get_build(), now, run->command, comm_get_library(), describe_device(run), run->size, layout);
   if (rundir_write_manifest(run->dir, text)) log_warn("%s", error_text());
   mem_free(text);
 }

@@ -62,60 +62,21 @@ static int write_used_all(struct run *run) {
   return STATUS_OK;
 }
 
-static int open_mix(const struct run *run, const struct params_mix *mix, bool shuffle, struct dataset **dataset) {
-  static const enum batching kinds[] = {
-      [PARAMS_BATCHING_FIXED] = BATCHING_FIXED, [PARAMS_BATCHING_PADDED] = BATCHING_PADDED};
-  const struct params *p = run->params;
-  struct dataset_file_spec *files = MEM_NEW(struct dataset_file_spec, mix->n);
-  for (int64_t i = 0; i < mix->n; i++)
-    files[i] = (struct dataset_file_spec){mix->prefixes[i], mix->weights ? mix->weights[i] : -1};
-  int status = dataset_open(files, (int)mix->n, kinds[p->data.batching], p->data.sequence_length, (uint64_t)p->run.seed,
-                            shuffle, run->model->config.vocab_size, dataset);
-  mem_free(files);
-  return status;
-}
-
 /* The ranks share the look at every id. */
 static int open_data_all(struct run *run) {
   const struct params *p = run->params;
-  int status = open_mix(run, &p->data.train, p->data.shuffle, &run->train);
+  int status = setup_open_data(p, run->model, &p->data.train, p->data.shuffle, &run->train);
   if (!status && p->run.evaluate_every && p->data.validation.n)
-    status = open_mix(run, &p->data.validation, false, &run->validation);
+    status = setup_open_data(p, run->model, &p->data.validation, false, &run->validation);
   if (!status) status = dataset_check_vocabulary(run->train, run->rank, run->size);
   if (!status && run->validation) status = dataset_check_vocabulary(run->validation, run->rank, run->size);
   return comm_agree_all(run->comm, status);
-}
-
-/* Rows longer than the table of positions cannot be computed; than what rotary positions were meant for, only badly. */
-static int check_positions(const struct run *run) {
-  int64_t length = run->params->data.sequence_length, most = run->model->config.max_positions;
-  if (length <= most) return STATUS_OK;
-  if (run->model->config.learned_positions)
-    return error_raise(STATUS_MISTAKE,
-                       "data.sequence_length is %lld but the model has %lld positions (n_positions): use at most %lld",
-                       (long long)length, (long long)most, (long long)most);
-  log_warn("data.sequence_length %lld is beyond the model's max_position_embeddings %lld", (long long)length,
-           (long long)most);
-  return STATUS_OK;
 }
 
 static int64_t get_longest(const struct run *run) {
   int64_t length = dataset_get_longest(run->train);
   int64_t other = run->validation ? dataset_get_longest(run->validation) : 0;
   return other > length ? other : length;
-}
-
-static int make_plan_all(struct run *run) {
-  const struct params *p = run->params;
-  struct plan_micro *micro;
-  int32_t n_micro = setup_make_worst(p->data.global_batch, p->data.micro_batch, get_longest(run), &micro);
-  int64_t *limits = MEM_NEW(int64_t, run->size);
-  int status = setup_limits_all(run->comm, p, run->topo.memory_share_bytes, limits);
-  struct plan_request request = setup_make_request(run->comm, p, run->model, n_micro, micro, limits);
-  if (!status) status = setup_plan_all(run->comm, params_get_choice(p, PARAM_pipeline_planner), &request, &run->plan);
-  mem_free(limits);
-  mem_free(micro);
-  return status;
 }
 
 /* plan.h5 holds the plan for the worst micro-batches with its graph. */
@@ -177,9 +138,11 @@ int run_open_all(struct run *run, bool *done) {
   status = comm_agree_all(run->comm, compare_deck(run, saved));
   if (!status) status = comm_agree_all(run->comm, params_require_training(run->params));
   if (!status) status = setup_model_all(run->comm, run->params, &run->model, &run->model_json);
-  if (!status) status = comm_agree_all(run->comm, check_positions(run));
+  if (!status) status = comm_agree_all(run->comm, setup_check_positions(run->params, run->model));
   if (!status) status = open_data_all(run);
-  if (!status) status = make_plan_all(run);
+  if (!status)
+    status = setup_deck_plan_all(run->comm, run->params, run->model, get_longest(run), run->topo.memory_share_bytes,
+                                 &run->plan);
   if (!status) status = open_trainer_all(run);
   if (!status) status = write_used_all(run);
   if (!status) status = comm_agree_all(run->comm, write_plan(run));

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "dag/dag.h"
+#include "data/dataset.h"
 #include "exec/fit.h"
 #include "input/deck.h"
 
@@ -63,6 +64,31 @@ int setup_model_all(struct comm *comm, const struct params *params, struct model
   else
     *json = text;
   return status;
+}
+
+int setup_open_data(const struct params *params, const struct model *model, const struct params_mix *mix, bool shuffle,
+                    struct dataset **dataset) {
+  static const enum batching kinds[] = {
+      [PARAMS_BATCHING_FIXED] = BATCHING_FIXED, [PARAMS_BATCHING_PADDED] = BATCHING_PADDED};
+  struct dataset_file_spec *files = MEM_NEW(struct dataset_file_spec, mix->n);
+  for (int64_t i = 0; i < mix->n; i++)
+    files[i] = (struct dataset_file_spec){mix->prefixes[i], mix->weights ? mix->weights[i] : -1};
+  int status = dataset_open(files, (int)mix->n, kinds[params->data.batching], params->data.sequence_length,
+                            (uint64_t)params->run.seed, shuffle, model->config.vocab_size, dataset);
+  mem_free(files);
+  return status;
+}
+
+int setup_check_positions(const struct params *params, const struct model *model) {
+  int64_t length = params->data.sequence_length, most = model->config.max_positions;
+  if (length <= most) return STATUS_OK;
+  if (model->config.learned_positions)
+    return error_raise(STATUS_MISTAKE,
+                       "data.sequence_length is %lld but the model has %lld positions (n_positions): use at most %lld",
+                       (long long)length, (long long)most, (long long)most);
+  log_warn("data.sequence_length %lld is beyond the model's max_position_embeddings %lld", (long long)length,
+           (long long)most);
+  return STATUS_OK;
 }
 
 int32_t setup_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro) {
@@ -165,6 +191,19 @@ int setup_plan_all(struct comm *comm, const char *planner, const struct plan_req
   compare_hashes_all(comm, made);
   *plan = made;
   return STATUS_OK;
+}
+
+int setup_deck_plan_all(struct comm *comm, const struct params *params, const struct model *model, int64_t longest,
+                        int64_t share_bytes, struct plan **plan) {
+  struct plan_micro *micro;
+  int32_t n_micro = setup_make_worst(params->data.global_batch, params->data.micro_batch, longest, &micro);
+  int64_t *limits = MEM_NEW(int64_t, comm_get_size(comm));
+  int status = setup_limits_all(comm, params, share_bytes, limits);
+  struct plan_request request = setup_make_request(comm, params, model, n_micro, micro, limits);
+  if (!status) status = setup_plan_all(comm, params_get_choice(params, PARAM_pipeline_planner), &request, plan);
+  mem_free(limits);
+  mem_free(micro);
+  return status;
 }
 
 struct optimizer_config setup_make_optimizer(const struct params *params) {

@@ -12,6 +12,7 @@
 #include "plan/planner.h"
 
 struct comm;
+struct dataset;
 
 /* Reads the deck on rank 0 (NULL: none), broadcasts it, parses it everywhere. *deck_text (may be NULL) is the text, owned
  * by the caller. */
@@ -20,6 +21,14 @@ int setup_params_all(struct comm *comm, const char *deck, const char *const *ove
 
 /* The model that the parameters name; *json is its configuration's text, owned by the caller. */
 int setup_model_all(struct comm *comm, const struct params *params, struct model **model, char **json);
+
+/* Token files as the deck says; see dataset_open for errors. A status of this rank alone. */
+int setup_open_data(const struct params *params, const struct model *model, const struct params_mix *mix, bool shuffle,
+                    struct dataset **dataset);
+
+/* Rows longer than the model's table of positions are STATUS_MISTAKE; than what rotary positions were meant for, a
+ * warning. */
+int setup_check_positions(const struct params *params, const struct model *model);
 
 /* Cuts `rows` rows of `length` tokens into micro-batches of `micro_batch` rows: the worst that a deck allows, all labels
  * there. Returns how many; *micro is owned by the caller. */
@@ -35,6 +44,10 @@ struct plan_request setup_make_request(const struct comm *comm, const struct par
 /* Plans on rank 0, checks the plan and its graph, broadcasts it, compares hashes. A plan that does not fit is
  * STATUS_MISTAKE with the smallest changes that would. */
 int setup_plan_all(struct comm *comm, const char *planner, const struct plan_request *request, struct plan **plan);
+
+/* The plan of a deck for rows of at most `longest` tokens. share_bytes: this rank's memory where the deck has no limit. */
+int setup_deck_plan_all(struct comm *comm, const struct params *params, const struct model *model, int64_t longest,
+                        int64_t share_bytes, struct plan **plan);
 
 struct optimizer_config setup_make_optimizer(const struct params *params);
 

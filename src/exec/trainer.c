@@ -97,7 +97,7 @@ static struct op_batch *make_op_batches(const struct batch *batch) {
 }
 
 static int run_graph(struct trainer *t, const struct step_graph *graph, const struct batch *batch, int64_t step,
-                     struct exec_result *result) {
+                     bool keep_gradients, struct exec_result *result) {
   int32_t rank = comm_get_rank(t->config.comm);
   int32_t n_nodes = graph->dag->rank_offset[rank + 1] - graph->dag->rank_offset[rank];
   struct trace_span *spans = mem_resize(t->spans, sizeof *spans * (size_t)(n_nodes ? n_nodes : 1));
@@ -111,6 +111,7 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
                           .loss_scale = batch->labels ? 1.0f / (float)batch->labels : 0.0f,
                           .optimizer = &t->config.optimizer,
                           .step = step,
+                          .keep_gradients = keep_gradients,
                           .spans = spans};
   t->device->ops->reset_peak(t->device);
   int status = exec_run(&run, result);
@@ -118,14 +119,15 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
   return status;
 }
 
-int trainer_step(struct trainer *t, const struct batch *batch, int64_t step, struct trainer_result *result) {
+static int run_training(struct trainer *t, const struct batch *batch, int64_t step, bool keep_gradients,
+                        struct trainer_result *result) {
   *result = (struct trainer_result){.finite = true, .bad_layer = -1, .bad_tensor = -1, .start = clock_now()};
   result->lr = optimizer_get_lr(&t->config.optimizer, step);
   result->skipped = batch->labels == 0;
   if (result->skipped) return STATUS_OK;
   struct exec_result run;
   int status = update_graph(t, batch, false);
-  if (!status) status = run_graph(t, &t->train, batch, step, &run);
+  if (!status) status = run_graph(t, &t->train, batch, step, keep_gradients, &run);
   if (status) return status;
   result->loss = run.loss_sum / (double)batch->labels;
   result->grad_norm = run.grad_norm;
@@ -140,10 +142,26 @@ int trainer_step(struct trainer *t, const struct batch *batch, int64_t step, str
   return STATUS_OK;
 }
 
+int trainer_step(struct trainer *t, const struct batch *batch, int64_t step, struct trainer_result *result) {
+  return run_training(t, batch, step, false, result);
+}
+
+int trainer_compute_gradients(struct trainer *t, const struct batch *batch, struct trainer_result *result) {
+  return run_training(t, batch, 1, true, result);
+}
+
+void trainer_clear_gradients(struct trainer *t) {
+  struct rank_state *s = t->state;
+  const struct device_ops *ops = t->device->ops;
+  for (int32_t l = 0; l < s->model->n_layers; l++)
+    if (s->holds[l]) ops->fill(t->device, s->model->layers[l].n_floats, 0.0f, s->g[l]);
+  if (s->tied_g_head) ops->fill(t->device, s->tied_floats, 0.0f, s->tied_g_head);
+}
+
 int trainer_evaluate(struct trainer *t, const struct batch *batch, int64_t step, double *loss_sum) {
   struct exec_result run;
   int status = update_graph(t, batch, true);
-  if (!status) status = run_graph(t, &t->evaluate, batch, step, &run);
+  if (!status) status = run_graph(t, &t->evaluate, batch, step, false, &run);
   if (status) return status;
   int size = comm_get_size(t->config.comm);
   double *parts = MEM_NEW(double, size);

@@ -61,6 +61,11 @@ bool trainer_needs_tokens(const struct trainer *trainer);
  * waiting: the caller ends the job. The measured peak equals the predicted one (CHECK). */
 int trainer_step(struct trainer *trainer, const struct batch *batch, int64_t step, struct trainer_result *result);
 
+/* The gradients of a batch without an update: left in the trainer's state for reading (a tied table's are complete in the
+ * embedding's layer), until trainer_clear_gradients. Collective. Status as of trainer_step. */
+int trainer_compute_gradients(struct trainer *trainer, const struct batch *batch, struct trainer_result *result);
+void trainer_clear_gradients(struct trainer *trainer);
+
 /* Forward passes only: the sum of token losses of the batch, on every rank. Collective. Status as of trainer_step. */
 int trainer_evaluate(struct trainer *trainer, const struct batch *batch, int64_t step, double *loss_sum);
 

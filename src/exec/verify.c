@@ -1,0 +1,81 @@
+/* What both ways of verifying share: a side that trains and remembers. */
+#include "exec/verify_internal.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/comm.h"
+
+#include <math.h>
+#include <stdio.h>
+
+void verify_fini(struct verify_result *result) {
+  mem_free(result->loss);
+  mem_free(result->loss_error);
+  mem_free(result->grad_norm);
+  mem_free(result->norm_error);
+  mem_free(result->tensors);
+  *result = (struct verify_result){0};
+}
+
+double verify_norm_difference(int64_t n, const float *a, const float *b, double *norm_b) {
+  double difference = 0, norm = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double d = (double)a[i] - (double)b[i];
+    difference += d * d;
+    norm += (double)b[i] * (double)b[i];
+  }
+  *norm_b = sqrt(norm);
+  return sqrt(difference);
+}
+
+static void remember_gradients(struct verify_side *side) {
+  struct rank_state *s = side->trainer->state;
+  side->first = MEM_NEW(float *, s->model->n_layers);
+  for (int32_t l = 0; l < s->model->n_layers; l++) {
+    if (!s->holds[l]) continue;
+    int64_t n = s->model->layers[l].n_floats;
+    side->first[l] = MEM_NEW(float, n);
+    s->device->ops->read(s->device, side->first[l], s->g[l], n * (int64_t)sizeof(float));
+  }
+}
+
+static int train_steps(struct verify_side *side, verify_get_batch *get, void *context, struct comm *alive) {
+  struct batch batch = {0};
+  struct trainer_result result;
+  int status = get(context, 0, &batch);
+  if (!status) status = trainer_compute_gradients(side->trainer, &batch, &result);
+  if (!status) {
+    remember_gradients(side);
+    trainer_clear_gradients(side->trainer);
+  }
+  for (int32_t i = 0; i < side->n_steps && !status; i++) {
+    status = get(context, i, &batch);
+    if (!status) status = trainer_step(side->trainer, &batch, i + 1, &result);
+    side->loss[i] = result.loss;
+    side->grad_norm[i] = result.grad_norm;
+    if (alive) comm_poll(alive);
+  }
+  batch_fini(&batch);
+  return status;
+}
+
+int verify_side_run(struct verify_side *side, int32_t n_steps, verify_get_batch *get, void *context,
+                    struct comm *alive) {
+  side->n_steps = n_steps;
+  side->loss = MEM_NEW(double, n_steps);
+  side->grad_norm = MEM_NEW(double, n_steps);
+  int status = train_steps(side, get, context, alive);
+  if (!status) return STATUS_OK;
+  log_error("%s", error_text());
+  comm_abort(side->trainer->config.comm, status);
+}
+
+void verify_side_fini(struct verify_side *side) {
+  int32_t n = side->trainer ? side->trainer->config.model->n_layers : 0;
+  for (int32_t l = 0; l < n && side->first; l++) mem_free(side->first[l]);
+  mem_free(side->first);
+  mem_free(side->loss);
+  mem_free(side->grad_norm);
+  trainer_destroy(&side->trainer);
+}
