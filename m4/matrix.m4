@@ -8,8 +8,8 @@ AS_CASE([$with_matrix], [auto|dnnl|cblas], [],
   [AC_MSG_ERROR([--with-matrix=$with_matrix: allowed are auto, dnnl and cblas])])
 ps_matrix=no
 AS_IF([test $with_matrix != cblas], [PS_FIND_DNNL])
-AS_IF([test $ps_matrix = no && test $with_matrix != dnnl], [PS_FIND_CBLAS])
-AS_IF([test $ps_matrix = no],
+AS_IF([test "$ps_matrix" = no && test $with_matrix != dnnl], [PS_FIND_CBLAS])
+AS_IF([test "$ps_matrix" = no],
   [AC_MSG_ERROR([no library of matrix products was found: Penstock needs oneDNN (dnnl_sgemm) or a CBLAS (cblas_sgemm).
   Debian and Ubuntu: libdnnl-dev, or libopenblas-dev. Elsewhere set DNNL_CFLAGS and DNNL_LIBS, or CBLAS_CFLAGS and
   CBLAS_LIBS. config.log has the compiler's words.])])

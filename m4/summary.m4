@@ -6,8 +6,14 @@ AS_IF([test "$enable_debug" != no], [ps_build="$ps_build, debug"])
 AS_IF([test "$enable_sanitizers" != no], [ps_build="$ps_build, sanitizers"])
 AC_DEFINE_UNQUOTED([PENSTOCK_BUILD], ["$ps_build"], [What this was built from, in a line.])])
 
-# PS_SUMMARY: one frank account of what was configured; also what is unknown on the command line, which is an error where
-# CI is set.
+# PS_UNKNOWN_OPTIONS: what is unknown on the command line is said loudly, and is an error where CI is set.
+AC_DEFUN([PS_UNKNOWN_OPTIONS],
+[AS_IF([test -n "$ac_unrecognized_opts"],
+  [AS_IF([test -n "$CI"],
+     [AC_MSG_ERROR([unknown options, an error where CI is set: $ac_unrecognized_opts (./configure --help lists those that exist)])])
+   AC_MSG_WARN([UNKNOWN OPTIONS, WITHOUT ANY EFFECT: $ac_unrecognized_opts (./configure --help lists those that exist)])])])
+
+# PS_SUMMARY: one frank account of what was configured.
 AC_DEFUN([PS_SUMMARY],
 [ps_launcher="$MPIEXEC $MPIEXEC_FLAGS"
 AS_IF([test "$MPIEXEC" = no], [ps_launcher="none: tests on more than one rank will be skipped"])
@@ -30,7 +36,4 @@ penstock $PACKAGE_VERSION
 AS_IF([test "$with_march" = native],
   [AS_ECHO(["
   Compiled for the CPU of this machine. Where compute nodes differ from it, or from each other, give the oldest of
-  them: --with-march=NAME (x86-64-v3, for example)."])])
-AS_IF([test -n "$ac_unrecognized_opts"],
-  [AC_MSG_WARN([UNKNOWN OPTIONS, WITHOUT ANY EFFECT: $ac_unrecognized_opts (./configure --help lists those that exist)])
-   AS_IF([test -n "$CI"], [AC_MSG_ERROR([unknown options are an error where CI is set])])])])
+  them: --with-march=NAME (x86-64-v3, for example)."])])])
