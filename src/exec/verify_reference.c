@@ -1,0 +1,241 @@
+/* Training against a file of known results. Tolerances: doc/dev/testing.md. */
+#include "exec/reference_file.h"
+#include "exec/verify_internal.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "comm/comm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Relative tolerances of fp32 against float64. */
+static const double loss_tolerance = 1e-6, norm_tolerance = 5e-5, tensor_tolerance = 5e-5;
+/* A gradient is held against its own norm and this share of the global one. */
+static const double global_share = 1e-3;
+/* The exact gradient of an attention's key bias is zero; AdamW scales up what rounding leaves of it. */
+static const double key_bias_tolerance = 1e-3;
+
+struct reference_run {
+  struct comm *comm;
+  struct reference reference;
+  struct params params;
+  struct topo topo;
+  struct model *model;
+  struct plan *plan;
+  struct verify_side side;
+};
+
+/* The file's own settings first, so that the caller's win. */
+static int parse_params(struct reference_run *run, const char *const *overrides, int n_overrides) {
+  char **own = NULL;
+  int n = 0, status = reference_make_overrides(&run->reference, &own, &n);
+  if (status) return status;
+  const char **all = MEM_NEW(const char *, n + n_overrides);
+  for (int i = 0; i < n; i++) all[i] = own[i];
+  for (int i = 0; i < n_overrides; i++) all[n + i] = overrides[i];
+  status = params_parse(NULL, all, n + n_overrides, &run->params);
+  mem_free(all);
+  reference_free_overrides(&own, n);
+  return status;
+}
+
+/* What overrides may not ask for, as the file decides it. */
+static int check_overrides(const struct reference_run *run) {
+  const struct params *p = &run->params;
+  if (params_is_given(p, PARAM_model_config) || params_is_given(p, PARAM_model_model_type))
+    return error_raise(STATUS_MISTAKE,
+                       "verify --reference: the model is the file's; leave out model.config and model.model_type");
+  if (p->data.global_batch > run->reference.rows)
+    return error_raise(STATUS_MISTAKE, "data.global_batch is %lld but %s has %lld rows a step",
+                       (long long)p->data.global_batch, run->reference.path, (long long)run->reference.rows);
+  if (p->run.steps > run->reference.n_steps || p->run.steps < 1)
+    return error_raise(STATUS_MISTAKE, "run.steps is %lld but %s has steps 1 to %lld", (long long)p->run.steps,
+                       run->reference.path, (long long)run->reference.n_steps);
+  return STATUS_OK;
+}
+
+static int open_model(struct reference_run *run) {
+  char *notes = NULL;
+  int status = model_create(run->reference.config, run->reference.path, -1, &run->model, &notes);
+  mem_free(notes);
+  const struct model_config *c = status ? NULL : &run->model->config;
+  if (!status && c->learned_positions && run->reference.time > c->max_positions)
+    status = error_raise(STATUS_MISTAKE, "%s: rows of %lld tokens, the model has %lld positions", run->reference.path,
+                         (long long)run->reference.time, (long long)c->max_positions);
+  if (!status) status = reference_check_names(&run->reference, run->model);
+  return status;
+}
+
+static int get_batch(void *context, int32_t i, struct batch *batch) {
+  const struct reference_run *run = context;
+  const struct reference *r = &run->reference;
+  int64_t at = i * r->rows;
+  return batch_build_from_arrays(run->params.data.global_batch, r->time, r->tokens + at * r->time,
+                                 r->labels + at * r->time, r->lengths ? r->lengths + at : NULL,
+                                 run->model->config.vocab_size, run->params.data.micro_batch, batch);
+}
+
+/* A layer's weights go through host memory. The first layer's table also goes to a copy of it for a tied head. */
+static int load_layer(const struct reference_run *run, int32_t layer) {
+  const struct layer *l = &run->model->layers[layer];
+  struct rank_state *s = run->side.trainer->state;
+  float *block = MEM_NEW(float, l->n_floats);
+  int status = STATUS_OK;
+  for (int t = 0; t < l->n_tensors && !status; t++)
+    if (!l->tensors[t].tied)
+      status = reference_read_tensor(&run->reference, "weights_before", &l->tensors[t], block + l->tensors[t].offset);
+  if (!status && s->holds[layer])
+    s->device->ops->write(s->device, s->w[layer], block, l->n_floats * (int64_t)sizeof *block);
+  if (!status && layer == 0 && s->tied_w && !s->has_embed)
+    s->device->ops->write(s->device, s->tied_w, block + l->tensors[0].offset,
+                          l->tensors[0].count * (int64_t)sizeof *block);
+  mem_free(block);
+  return status;
+}
+
+static int load_weights(const struct reference_run *run) {
+  const struct rank_state *s = run->side.trainer->state;
+  int status = STATUS_OK;
+  for (int32_t l = 0; l < run->model->n_layers && !status; l++)
+    if (s->holds[l] || (l == 0 && s->tied_w)) status = load_layer(run, l);
+  return status;
+}
+
+static int open_trainer(struct reference_run *run) {
+  struct trainer_config config = {
+      .comm = run->comm,
+      .model = run->model,
+      .plan = run->plan,
+      .backend = params_get_choice(&run->params, PARAM_device_backend),
+      .device = setup_make_device(&run->params, &run->topo, run->plan->device_limit[comm_get_rank(run->comm)]),
+      .optimizer = setup_make_optimizer(&run->params)};
+  int status = trainer_create(&config, &run->side.trainer);
+  if (!status) trainer_init(run->side.trainer, 0);
+  return status ? status : load_weights(run);
+}
+
+static int open_run_all(struct reference_run *run, const char *path, const char *const *overrides, int n_overrides) {
+  int status = reference_open(path, &run->reference);
+  if (!status) status = parse_params(run, overrides, n_overrides);
+  if (!status) status = check_overrides(run);
+  if (!status) status = open_model(run);
+  status = comm_agree_all(run->comm, status);
+  if (!status) status = comm_agree_all(run->comm, topo_init_all(run->comm, &run->topo));
+  if (!status)
+    status = setup_deck_plan_all(run->comm, &run->params, run->model, run->reference.time, run->topo.memory_share_bytes,
+                                 &run->plan);
+  return status ? status : comm_agree_all(run->comm, open_trainer(run));
+}
+
+/* True when the tensor holds the bias of attention keys: all of a fused bias, or the second of three. */
+static bool holds_key_bias(const struct layer *layer, int tensor) {
+  for (int o = 0; layer->kind == LAYER_ATTENTION && o < layer->n_ops; o++) {
+    const struct op *op = &layer->ops[o];
+    if (op->kind != OP_MATMUL || op->bias < 0 || strcmp(op->name, "qkv")) continue;
+    bool fused = layer->tensors[op->bias].count == layer->acts[op->out].width;
+    return tensor == op->bias + (fused ? 0 : 1);
+  }
+  return false;
+}
+
+static int compare_tensor(const struct reference_run *run, int32_t layer, int t, struct verify_tensor *out) {
+  const struct layer *l = &run->model->layers[layer];
+  const struct tensor *tensor = &l->tensors[t];
+  struct rank_state *s = run->side.trainer->state;
+  float *wanted = MEM_NEW(float, tensor->count), *weight = MEM_NEW(float, tensor->count);
+  double norm, global = run->reference.grad_norm[0];
+  snprintf(out->name, sizeof out->name, "%s", tensor->name);
+  int status = reference_read_tensor(&run->reference, "grad_first_step", tensor, wanted);
+  if (!status) {
+    out->gradient_error = verify_norm_difference(tensor->count, run->side.first[layer] + tensor->offset, wanted, &norm);
+    out->gradient_allowed = tensor_tolerance * (norm + global_share * global);
+    status = reference_read_tensor(&run->reference, "weights_after", tensor, wanted);
+  }
+  if (!status) {
+    s->device->ops->read(s->device, weight, s->w[layer] + tensor->offset, tensor->count * (int64_t)sizeof *weight);
+    out->weight_error = verify_norm_difference(tensor->count, weight, wanted, &norm);
+    out->weight_allowed = (holds_key_bias(l, t) ? key_bias_tolerance : tensor_tolerance) * norm;
+  }
+  mem_free(wanted);
+  mem_free(weight);
+  return status;
+}
+
+/* This rank's tensors; *n is how many. Owned by the caller. */
+static int compare_tensors(const struct reference_run *run, struct verify_tensor **tensors, int32_t *n) {
+  *tensors = MEM_NEW(struct verify_tensor, (int64_t)run->model->n_layers * LAYER_MAX_TENSORS);
+  *n = 0;
+  int status = STATUS_OK;
+  for (int32_t l = 0; l < run->model->n_layers; l++)
+    for (int t = 0; run->side.first[l] && t < run->model->layers[l].n_tensors && !status; t++)
+      if (!run->model->layers[l].tensors[t].tied) status = compare_tensor(run, l, t, &(*tensors)[(*n)++]);
+  return status;
+}
+
+/* Ranks hold their stages in order, so the parts in rank order are in layer order. */
+static int gather_tensors_all(const struct reference_run *run, struct verify_result *result) {
+  struct verify_tensor *own;
+  int32_t n;
+  int status = comm_agree_all(run->comm, compare_tensors(run, &own, &n));
+  int64_t size = comm_get_size(run->comm), *offsets = MEM_NEW(int64_t, size + 1);
+  result->tensors = MEM_NEW(struct verify_tensor, (int64_t)run->model->n_layers * LAYER_MAX_TENSORS);
+  if (!status) {
+    comm_gather_root_all(run->comm, 0, own, n * (int64_t)sizeof *own, result->tensors, offsets);
+    result->n_tensors = (int32_t)(offsets[size] / (int64_t)sizeof *own);
+  }
+  mem_free(offsets);
+  mem_free(own);
+  return status;
+}
+
+static void judge(const struct reference_run *run, struct verify_result *result) {
+  int32_t n = run->side.n_steps;
+  result->n_stages = run->plan->n_stages;
+  result->n_micro = run->plan->n_micro;
+  result->n_steps = n;
+  result->loss_allowed = loss_tolerance;
+  result->norm_allowed = norm_tolerance;
+  result->loss = MEM_NEW(double, n);
+  result->loss_error = MEM_NEW(double, n);
+  result->grad_norm = MEM_NEW(double, n);
+  result->norm_error = MEM_NEW(double, n);
+  result->passed = true;
+  for (int32_t i = 0; i < n; i++) {
+    result->loss[i] = run->side.loss[i];
+    result->grad_norm[i] = run->side.grad_norm[i];
+    result->loss_error[i] = fabs(run->side.loss[i] - run->reference.loss[i]) / fabs(run->reference.loss[i]);
+    result->norm_error[i] = fabs(run->side.grad_norm[i] - run->reference.grad_norm[i]) / run->reference.grad_norm[i];
+    /* Written so that NaN fails. */
+    if (!(result->loss_error[i] <= loss_tolerance) || !(result->norm_error[i] <= norm_tolerance))
+      result->passed = false;
+  }
+  for (int32_t t = 0; t < result->n_tensors; t++) {
+    const struct verify_tensor *v = &result->tensors[t];
+    if (!(v->gradient_error <= v->gradient_allowed) || !(v->weight_error <= v->weight_allowed)) result->passed = false;
+  }
+}
+
+static void close_run(struct reference_run *run) {
+  verify_side_fini(&run->side);
+  plan_destroy(&run->plan);
+  model_destroy(&run->model);
+  topo_fini(&run->topo);
+  params_fini(&run->params);
+  reference_close(&run->reference);
+}
+
+int verify_reference_all(struct comm *comm, const char *path, const char *const *overrides, int n_overrides,
+                         struct verify_result *result) {
+  struct reference_run run = {.comm = comm};
+  *result = (struct verify_result){0};
+  int status = open_run_all(&run, path, overrides, n_overrides);
+  if (!status) {
+    status = verify_side_run(&run.side, (int32_t)run.params.run.steps, get_batch, &run, NULL);
+    if (!status) status = gather_tensors_all(&run, result);
+    if (!status && comm_get_rank(comm) == 0) judge(&run, result);
+  }
+  close_run(&run);
+  return status;
+}
