@@ -15,8 +15,8 @@
 #include "base/mem.h"
 #include "comm/comm_internal.h"
 
-/* Large messages need many calls to move on, so after each success the wait first polls without sleeping. */
-#define HOT_SECONDS 150e-6
+/* Large messages need many calls to move on, so after each completed piece the wait first polls without sleeping. */
+#define HOT_SECONDS 200e-6
 #define SLEEP_SHORTEST 50e-6
 #define SLEEP_LONGEST 1e-3
 #define ROUND_LONGEST 0.5
@@ -127,6 +127,12 @@ static _Noreturn void die_of_size(const struct comm_request *request, int64_t co
             request->tag, (long long)request->bytes, more, (long long)came);
 }
 
+/* The next round of waiting is the first of a new wait, whatever the caller counts. */
+static void note_progress(struct comm *comm) {
+  comm->wait.fruitless = INT64_MAX;
+  watchdog_progress(comm);
+}
+
 /* Tests the first open piece. */
 static bool test_piece(struct comm_request *request) {
   MPI_Status status;
@@ -145,13 +151,8 @@ static bool test_piece(struct comm_request *request) {
     if (count != piece_size(request, request->n_done)) die_of_size(request, count);
   }
   request->n_done++;
+  note_progress(request->comm);
   return true;
-}
-
-/* The next round of waiting is the first of a new wait, whatever the caller counts. */
-static void note_progress(struct comm *comm) {
-  comm->wait.fruitless = INT64_MAX;
-  watchdog_progress(comm);
 }
 
 bool comm_test(struct comm_request **request) {
@@ -159,7 +160,6 @@ bool comm_test(struct comm_request **request) {
   while (r->n_done < r->n_pieces)
     if (!test_piece(r)) return false;
   r->comm->open_requests--;
-  note_progress(r->comm);
   if (r->pieces != &r->one) mem_free(r->pieces);
   mem_free(r);
   *request = NULL;

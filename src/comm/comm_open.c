@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "comm/comm_internal.h"
 
-enum { PIECE_BYTES = 1 << 30, TAG_NEEDED = (1 << 27) - 1, CLOCK_ROUNDS = 10, HOST_BYTES = 256 };
+enum { PIECE_BYTES = 1 << 20, TAG_NEEDED = (1 << 27) - 1, CLOCK_ROUNDS = 10, HOST_BYTES = 256 };
 
 /* Who says how many tasks were started; the first that is set was started last and counts. */
 static const struct {

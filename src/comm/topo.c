@@ -147,10 +147,11 @@ static void share_cores(struct comm *comm, hwloc_topology_t machine, hwloc_const
   hwloc_bitmap_free(sharing.together);
 }
 
-/* The cores this process is bound to, within what the system allows it; owned by the caller, empty on failure. */
+/* The cores the main thread is bound to, within what the system allows; owned by the caller, empty on failure. Threads that
+ * MPI has started are not looked at: they may be bound elsewhere. */
 static hwloc_bitmap_t find_mask(hwloc_topology_t machine) {
   hwloc_bitmap_t mask = hwloc_bitmap_alloc();
-  if (hwloc_get_cpubind(machine, mask, HWLOC_CPUBIND_PROCESS) != 0) hwloc_bitmap_fill(mask);
+  if (hwloc_get_cpubind(machine, mask, HWLOC_CPUBIND_THREAD) != 0) hwloc_bitmap_fill(mask);
   hwloc_bitmap_and(mask, mask, hwloc_topology_get_allowed_cpuset(machine));
   return mask;
 }

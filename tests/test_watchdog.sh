@@ -1,0 +1,126 @@
+#!/bin/bash
+# Jobs that hang or lose a rank end by themselves, with one message that names the rank, and leave no process behind; jobs
+# that only look so go on. The jobs are hang_helper's cases. T is the hang timeout in seconds.
+set -u
+helper=${abs_builddir:?is the build folder}/tests/hang_helper
+if [ -z "${MPIEXEC:-}" ] || [ "$MPIEXEC" = no ]; then
+  echo "skipped: configure found no launcher (MPIEXEC)"
+  exit 77
+fi
+T=2
+mark=mark-$$-$RANDOM
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+failures=0
+
+fail() {
+  failures=$((failures + 1))
+  echo "failed: $name: $1"
+  sed 's/^/    /' "$output"
+}
+
+# Processes of ours that still run (zombies have no command line, and the brackets keep grep from finding itself).
+left() { grep -lsa -- "[m]${mark#m}" /proc/[0-9]*/cmdline | grep -o '[0-9]\+'; }
+
+# job NAME "LAUNCHER FLAGS" CASE [RANK]: runs it, sets code.
+job() {
+  name=$1
+  # shellcheck disable=SC2086 # the flags are several words
+  timeout -s KILL 30 $MPIEXEC ${MPIEXEC_FLAGS:-} $2 -n 4 "$helper" "$3" $T "${4:-2}" "$mark" > "$output" 2>&1
+  code=$?
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    processes=$(left)
+    [ -z "$processes" ] && return
+    sleep 0.2
+  done
+  fail "processes left: $processes"
+  # shellcheck disable=SC2086 # several numbers, all ours
+  kill -KILL $processes
+}
+
+has() { grep -qE -- "$1" "$output" || fail "no line with '$1'"; }
+has_not() { if grep -qE -- "$1" "$output"; then fail "a line with '$1'"; fi; }
+ends() { [ "$code" = "$1" ] || fail "exit code $code, not $1"; }
+ends_badly() { [ "$code" != 0 ] && [ "$code" != 137 ] || fail "exit code $code"; }
+says_once() { [ "$(grep -c 'penstock: error:' "$output")" = 1 ] || fail "not one error line"; }
+
+# Of every verdict on rank R that stopped answering: who, where, since when; who waits for whom; each other rank's hook.
+names_rank() {
+  says_once
+  has "error: rank $1 \(.+\) gives no answer, last seen in step 5, B stage $1 micro-batch 2$2 \(no progress"
+  has "rank $((($1 + 1) % 4)) \(.+\) in step 5, B stage $((($1 + 1) % 4)) micro-batch 2: waits for rank $1: the ring's message"
+  [ "$(grep -c 'hook in time: rank' "$output")" = 3 ] || fail "not three hooks in time"
+}
+
+job "rank 2 is stopped" "" stop
+names_rank 2 "; its process is stopped"
+ends_badly
+
+job "rank 0 is stopped" "" stop 0
+names_rank 0 "; its process is stopped"
+ends_badly
+
+job "rank 2 is deaf" "" deaf
+names_rank 2 ""
+ends_badly
+
+job "rank 2 exits, the launcher leaves the others alive" "-disable-auto-cleanup" exit
+names_rank 2 "; its process is gone"
+ends_badly
+
+# MPICH can be told that even and odd ranks are on two nodes: what rank 3 did is told by its neighbour, rank 1.
+export MPIR_CVAR_ODD_EVEN_CLIQUES=1
+job "rank 3 is stopped, on another node" "" stop 3
+names_rank 3 ""
+ends_badly
+unset MPIR_CVAR_ODD_EVEN_CLIQUES
+
+job "all wait for each other" "" deadlock
+says_once
+has "error: all ranks wait for each other"
+has "rank 1 \(.+\) in step 5, B stage 1 micro-batch 2: waits for rank 2: the gradient of micro-batch 3"
+ends_badly
+
+job "rank 2 works for longer than the timeout" "" work
+has_not "penstock"
+ends 0
+
+job "the whole job is suspended for longer than the timeout" "" pause
+has_not "penstock"
+ends 0
+
+job "rank 2 is killed" "" kill
+ends_badly
+
+job "a check fails on rank 2" "" check
+has "^penstock: rank 2: .*hang_helper.c:[0-9]+: the sum is 7$"
+has_not "MPI_Abort"
+ends_badly
+
+job "a message is shorter than asked for" "" shorter
+has "rank 3: .*message from rank 2 with tag 9: 3000 bytes asked for, 2000 sent"
+ends_badly
+
+job "a message is longer than asked for" "" longer
+has "rank 3: .*message from rank 2 with tag 9: 3000 bytes asked for, at least 3001 sent"
+ends_badly
+
+job "a message is never received" "" lost
+has "rank 0: .*rank 2 sent 1 messages to this one, which received 0"
+ends_badly
+
+# Four tasks of a launcher that MPI does not see, as of srun without the right --mpi.
+name="four tasks that each are rank 0 of 1"
+for task in 0 1 2 3; do
+  SLURM_NTASKS=4 SLURM_PROCID=$task timeout 20 "$helper" end $T 2 "$mark" > "$output" 2>&1
+  code=$?
+  has "launcher says 4 tasks \(SLURM_NTASKS\), MPI \(.+\) says 1.*srun --mpi=pmi2.*--single"
+  ends 2
+done
+name="one task on purpose"
+SLURM_NTASKS=4 timeout 20 "$helper" single $T 2 "$mark" > "$output" 2>&1
+code=$?
+ends 0
+
+[ $failures = 0 ] && echo "all cases as they should be"
+exit $((failures > 0))
