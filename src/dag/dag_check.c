@@ -55,12 +55,15 @@ static int check_fifo(const struct dag *dag) {
     int32_t first = dag->stream_offset[r * STREAM_COUNT + STREAM_RECEIVE];
     int32_t end = dag->stream_offset[r * STREAM_COUNT + STREAM_RECEIVE + 1];
     for (int32_t k = first; k < end && !status; k++) {
-      const struct dag_node *send = &dag->nodes[dag->match[dag->stream_nodes[k]]];
+      int32_t match = dag->match[dag->stream_nodes[k]];
+      if (match < 0) continue; /* dag_check_messages speaks of it */
+      const struct dag_node *send = &dag->nodes[match];
       if (send->position < last[send->rank])
         status = refuse_node(dag, dag->stream_nodes[k], "its sender sends it before a message that is received first");
       last[send->rank] = send->position + 1;
     }
-    for (int32_t k = first; k < end; k++) last[dag->nodes[dag->stream_nodes[k]].peer] = 0;
+    for (int32_t k = first; k < end; k++)
+      if (dag->match[dag->stream_nodes[k]] >= 0) last[dag->nodes[dag->match[dag->stream_nodes[k]]].rank] = 0;
   }
   mem_free(last);
   return status;

@@ -16,7 +16,7 @@ struct packer {
   enum pack_mode mode;
   uint8_t *data;
   size_t at, size;
-  bool short_of_bytes;
+  bool damaged; /* too few bytes, or a value that cannot be */
 };
 
 /* The sizes that precede the arrays. */
@@ -26,9 +26,9 @@ struct shape {
 };
 
 static void visit_bytes(struct packer *p, void *value, size_t bytes) {
-  if (p->short_of_bytes || bytes == 0) return;
+  if (p->damaged || bytes == 0) return;
   if (p->mode != PACK_COUNT && bytes > p->size - p->at) {
-    p->short_of_bytes = true;
+    p->damaged = true;
     return;
   }
   if (p->mode == PACK_WRITE) memcpy(p->data + p->at, value, bytes);
@@ -39,7 +39,8 @@ static void visit_bytes(struct packer *p, void *value, size_t bytes) {
 static void visit_bool(struct packer *p, bool *value) {
   uint8_t byte = *value;
   visit_bytes(p, &byte, 1);
-  *value = byte != 0;
+  if (byte > 1) p->damaged = true;
+  *value = byte == 1;
 }
 
 static void visit_shape(struct packer *p, struct shape *shape) {
@@ -53,7 +54,7 @@ static void visit_shape(struct packer *p, struct shape *shape) {
 
 /* Actions go field by field: the struct has padding, which must not reach the hash. */
 static void visit_actions(struct packer *p, struct plan_action *order, int64_t n_actions) {
-  for (int64_t i = 0; i < n_actions && !p->short_of_bytes; i++) {
+  for (int64_t i = 0; i < n_actions && !p->damaged; i++) {
     visit_bytes(p, &order[i].kind, sizeof order[i].kind);
     visit_bytes(p, &order[i].stage, sizeof order[i].stage);
     visit_bytes(p, &order[i].micro, sizeof order[i].micro);
@@ -140,7 +141,7 @@ static int check_hash(struct plan *plan) {
 
 static int read_plan(struct packer *p, struct plan *plan, const struct shape *shape) {
   visit_plan(p, plan, shape);
-  if (p->short_of_bytes) return error_raise(STATUS_FAILED, "packed plan: cut short at %zu bytes", p->size);
+  if (p->damaged) return error_raise(STATUS_FAILED, "packed plan: damaged, or cut short at %zu bytes", p->size);
   if (p->at != p->size) return error_raise(STATUS_FAILED, "packed plan: %zu bytes too many", p->size - p->at);
   int status = check_offsets(plan, shape);
   return status ? status : check_hash(plan);
@@ -157,7 +158,7 @@ int plan_unpack(const void *data, size_t bytes, struct plan **plan) {
   if (version != PACK_VERSION)
     return error_raise(STATUS_FAILED, "packed plan: version %d, this program reads %d", (int)version, PACK_VERSION);
   visit_shape(&p, &shape);
-  if (p.short_of_bytes) return error_raise(STATUS_FAILED, "packed plan: cut short at %zu bytes", bytes);
+  if (p.damaged) return error_raise(STATUS_FAILED, "packed plan: cut short at %zu bytes", bytes);
   int status = check_shape(&p, &shape);
   if (status) return status;
   struct plan *made = plan_create(shape.n_layers, shape.n_stages, shape.n_ranks, shape.n_micro, shape.n_actions);

@@ -1,0 +1,753 @@
+/* Graphs: what a plan turns into, held against a naive run of it with random delays, closed forms and golden traces. */
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "dag/dag.h"
+#include "model/footprint.h"
+#include "naive_run.h"
+#include "plan/planner.h"
+#include "tiny_model.h"
+
+enum { MAX_MICRO = 64 };
+
+static struct rng_key key = {.seed = 3, .purpose = RNG_TEST};
+static uint64_t drawn;
+static int n_bounded; /* sends bounded by an edge, met in the tests */
+
+static int32_t draw(int32_t n) { return (int32_t)(rng_bits(&key, drawn++) % (uint64_t)n); }
+
+static bool says(const char *part) { return strstr(error_text(), part) != NULL; }
+
+static struct plan *make_plan(const struct model *model, const char *planner, int32_t p, int32_t m, bool clip) {
+  struct plan_micro micro[MAX_MICRO];
+  for (int32_t i = 0; i < m; i++) micro[i] = (struct plan_micro){1 + i % 2, 8 + i % 5, 7, 6};
+  struct plan_request request = {
+      .model = model, .n_ranks = p, .n_stages = p, .n_micro = m, .micro = micro, .clip = clip};
+  struct plan *plan;
+  T_CHECK(planner_run(planner, &request, &plan) == STATUS_OK, "%s", error_text());
+  return plan;
+}
+
+/* ---- random plans: stages anywhere, full and split backwards, in the order of a random execution ---- */
+
+struct execution {
+  const struct plan *plan;
+  bool split[8][MAX_MICRO];
+  int32_t forward[8], input[8], weight[8]; /* next of each stage */
+};
+
+/* The next action of a kind on a stage, if what it needs has run. */
+static bool is_possible(const struct execution *x, enum node_kind kind, int32_t s) {
+  int32_t m = x->plan->n_micro, last = x->plan->n_stages - 1;
+  if (kind == NODE_F) return x->forward[s] < m && (s == 0 || x->forward[s - 1] > x->forward[s]);
+  if (x->plan->forward_only) return false;
+  if (kind == NODE_W) return x->weight[s] < x->input[s];
+  int32_t i = x->input[s];
+  if (i >= m || i >= x->forward[s] || (s < last && x->input[s + 1] <= i)) return false;
+  return kind == NODE_B ? !x->split[s][i] && x->weight[s] == i : x->split[s][i];
+}
+
+static void advance(struct execution *x, enum node_kind kind, int32_t s, struct plan_action *action) {
+  *action = (struct plan_action){(uint8_t)kind, s,
+                                 kind == NODE_F   ? x->forward[s]
+                                 : kind == NODE_W ? x->weight[s]
+                                                  : x->input[s]};
+  x->forward[s] += kind == NODE_F;
+  x->input[s] += kind == NODE_B || kind == NODE_I;
+  x->weight[s] += kind == NODE_B || kind == NODE_W;
+}
+
+/* Actions of the whole pipeline in the order in which they ran; returns how many. A stage drawn as lazy seldom goes, so that
+ * orders get far from the regular ones. */
+static int64_t execute(struct execution *x, struct plan_action *run) {
+  static const enum node_kind kinds[] = {NODE_F, NODE_B, NODE_I, NODE_W};
+  int64_t n = 0;
+  int32_t lazy = draw(x->plan->n_stages), lazy_kind = draw(4);
+  for (;;) {
+    bool any = false;
+    for (int32_t s = 0; s < x->plan->n_stages && !any; s++)
+      for (int k = 0; k < 4 && !any; k++) any = is_possible(x, kinds[k], s);
+    if (!any) return n;
+    int32_t s = draw(x->plan->n_stages), k = draw(4);
+    if ((s == lazy || k == lazy_kind) && draw(6)) continue;
+    if (is_possible(x, kinds[k], s)) advance(x, kinds[k], s, &run[n++]);
+  }
+}
+
+static struct plan *make_random_plan(const struct model *model) {
+  int32_t n_stages = 1 + draw(6), p = 1 + draw(4), m = 1 + draw(6), next = 0;
+  struct plan *plan = plan_create(model->n_layers, n_stages, p, m, 3 * (int64_t)n_stages * m);
+  struct execution x = {.plan = plan};
+  plan->forward_only = draw(5) == 0;
+  plan->clip = !plan->forward_only && draw(2);
+  int splitting = draw(3);
+  for (int32_t s = 0; s < n_stages; s++) {
+    int32_t left = model->n_layers - next - (n_stages - 1 - s);
+    plan->stages[s] = (struct plan_stage){next, s == n_stages - 1 ? left : 1 + draw(left)};
+    next += plan->stages[s].n_layers;
+    plan->replica_rank[s] = draw(p);
+    for (int32_t i = 0; i < m; i++) x.split[s][i] = splitting == 2 || (splitting && draw(2));
+  }
+  for (int32_t i = 0; i < m; i++) plan->micro[i] = (struct plan_micro){1 + draw(3), 1 + draw(16), 1, 1};
+  struct plan_action run[3 * 8 * MAX_MICRO];
+  int64_t n = 0, total = execute(&x, run);
+  for (int32_t r = 0; r < p; r++) {
+    plan->order_offset[r] = n;
+    for (int64_t k = 0; k < total; k++)
+      if (plan->replica_rank[run[k].stage] == r) plan->order[n++] = run[k];
+  }
+  plan->order_offset[p] = n;
+  T_CHECK(n == total && plan_check(plan) == STATUS_OK, "%s", error_text());
+  return plan;
+}
+
+/* ---- what holds for every graph ---- */
+
+static int32_t get_stream_end(const struct dag *dag, int32_t rank, enum stream stream) {
+  return dag->stream_offset[rank * STREAM_COUNT + (int32_t)stream + 1];
+}
+
+static int32_t get_stream_start(const struct dag *dag, int32_t rank, enum stream stream) {
+  return dag->stream_offset[rank * STREAM_COUNT + (int32_t)stream];
+}
+
+static void check_structure(const struct dag *dag, const struct plan *plan) {
+  int64_t count[NODE_KIND_COUNT] = {0}, remote = 0, actions = plan->order_offset[plan->n_ranks];
+  for (int32_t v = 0; v < dag->n_nodes; v++) count[dag->nodes[v].kind]++;
+  for (int32_t s = 0; s + 1 < plan->n_stages; s++) remote += plan_get_rank(plan, s) != plan_get_rank(plan, s + 1);
+  remote *= plan->n_micro;
+  T_CHECK(count[NODE_F] == (int64_t)plan->n_stages * plan->n_micro, "forwards");
+  T_CHECK(count[NODE_F] + count[NODE_B] + count[NODE_I] + count[NODE_W] == actions, "actions");
+  T_CHECK(count[NODE_SF] == remote && count[NODE_RF] == remote, "activations");
+  T_CHECK(count[NODE_SB] == (plan->forward_only ? 0 : remote) && count[NODE_SB] == count[NODE_RB], "gradients");
+  T_CHECK(count[NODE_U] == (plan->forward_only ? 0 : plan->n_layers), "updates");
+  T_CHECK(count[NODE_N] == (plan->forward_only ? 0 : plan->n_ranks), "norms");
+  T_CHECK(count[NODE_ST] == count[NODE_RT] && (count[NODE_ST] == 0 || count[NODE_ST] == 2), "ties");
+  T_CHECK(dag->n_edges <= 8 * (int64_t)dag->n_nodes, "%lld edges, %d nodes", (long long)dag->n_edges, dag->n_nodes);
+  for (int64_t e = 0; e < dag->n_edges; e++)
+    T_CHECK(e >= dag->in_offset[dag->edge_to[e]] && e < dag->in_offset[dag->edge_to[e] + 1],
+            "edges sorted by their end");
+  for (int32_t r = 0; r < dag->n_ranks; r++) {
+    int32_t first = get_stream_start(dag, r, STREAM_COMPUTE);
+    for (int32_t k = first; k < get_stream_end(dag, r, STREAM_COMPUTE); k++) {
+      int32_t v = dag->stream_nodes[k];
+      const struct dag_node *n = &dag->nodes[v];
+      int64_t at = plan->order_offset[r] + (k - first);
+      T_CHECK(v == dag->rank_offset[r] + (k - first) && n->position == k - first && n->rank == r,
+              "compute nodes come first");
+      if (at >= plan->order_offset[r + 1]) continue;
+      const struct plan_action *a = &plan->order[at];
+      T_CHECK(n->kind == a->kind && n->stage == a->stage && n->micro == a->micro, "compute nodes in the plan's order");
+    }
+  }
+}
+
+/* Bytes in use along each rank's compute order: never below zero, nothing left, and as high as dag_get_peak says. */
+static void check_balance(const struct dag *dag) {
+  int64_t *alloc = MEM_NEW(int64_t, dag->n_nodes), *release = MEM_NEW(int64_t, dag->n_nodes);
+  for (int64_t k = 0; k < dag->n_buffers; k++) {
+    const struct dag_buffer *b = &dag->buffers[k];
+    alloc[b->alloc] += b->bytes;
+    release[b->release] += b->bytes;
+    T_CHECK(b->bytes > 0 && b->bytes % FOOTPRINT_ALIGN == 0, "%s of %lld bytes", buffer_kind_get_name(b->kind),
+            (long long)b->bytes);
+    T_CHECK(dag->nodes[b->alloc].rank == b->rank && dag->nodes[b->release].rank == b->rank &&
+                dag->nodes[b->alloc].stream == STREAM_COMPUTE && dag->nodes[b->release].stream == STREAM_COMPUTE &&
+                dag->nodes[b->alloc].position <= dag->nodes[b->release].position,
+            "the life of %s", buffer_kind_get_name(b->kind));
+    T_CHECK(k == 0 || dag->buffers[k - 1].alloc <= b->alloc, "sorted by rank, then alloc");
+    T_CHECK(k >= dag->buffer_offset[b->rank] && k < dag->buffer_offset[b->rank + 1], "offsets");
+  }
+  for (int32_t r = 0; r < dag->n_ranks; r++) {
+    int64_t use = dag->device_static[r], peak = use;
+    for (int32_t k = get_stream_start(dag, r, STREAM_COMPUTE); k < get_stream_end(dag, r, STREAM_COMPUTE); k++) {
+      int32_t v = dag->stream_nodes[k];
+      T_CHECK(alloc[v] == dag->nodes[v].device_alloc && release[v] == dag->nodes[v].device_free, "sums of node %d", v);
+      use += alloc[v];
+      if (use > peak) peak = use;
+      use -= release[v];
+      T_CHECK(use >= dag->device_static[r], "rank %d below zero", r);
+    }
+    T_CHECK(use == dag->device_static[r], "rank %d keeps %lld bytes", r, (long long)(use - dag->device_static[r]));
+    T_CHECK(peak == dag_get_peak(dag, r, NULL), "rank %d peak", r);
+  }
+  mem_free(alloc);
+  mem_free(release);
+}
+
+static int32_t find_node(const struct dag *dag, enum node_kind kind, int32_t stage, int32_t micro) {
+  for (int32_t v = 0; v < dag->n_nodes; v++)
+    if (dag->nodes[v].kind == kind && dag->nodes[v].stage == stage && dag->nodes[v].micro == micro) return v;
+  return -1;
+}
+
+/* Either a full backward or the named half of a split one. */
+static int32_t find_pass(const struct dag *dag, enum node_kind half, int32_t stage, int32_t micro) {
+  int32_t v = find_node(dag, NODE_B, stage, micro);
+  return v >= 0 ? v : find_node(dag, half, stage, micro);
+}
+
+static const struct dag_buffer *find_buffer(const struct dag *dag, enum buffer_kind kind, int32_t stage,
+                                            int32_t micro) {
+  for (int64_t k = 0; k < dag->n_buffers; k++)
+    if (dag->buffers[k].kind == kind && dag->buffers[k].stage == stage && dag->buffers[k].micro == micro)
+      return &dag->buffers[k];
+  return NULL;
+}
+
+/* A buffer exists while compute nodes first and last run. */
+static void check_covers(const struct dag *dag, const struct dag_buffer *b, int32_t first, int32_t last,
+                         int64_t bytes) {
+  T_CHECK(b && first >= 0 && last >= 0, "a buffer is missing");
+  if (!b) return;
+  T_CHECK(b->bytes == bytes, "%s: %lld bytes", buffer_kind_get_name(b->kind), (long long)b->bytes);
+  T_CHECK(dag->nodes[b->alloc].position <= dag->nodes[first].position &&
+              dag->nodes[b->release].position >= dag->nodes[last].position,
+          "%s stage %d micro-batch %d", buffer_kind_get_name(b->kind), b->stage, b->micro);
+}
+
+/* Every (stage, micro-batch) has what its passes read, as long as they need it. */
+static void check_lives(const struct dag *dag, const struct plan *plan, const struct model *model) {
+  for (int32_t s = 0; s < plan->n_stages; s++)
+    for (int32_t i = 0; i < plan->n_micro; i++) {
+      int32_t f = find_node(dag, NODE_F, s, i), in = find_pass(dag, NODE_I, s, i), w = find_pass(dag, NODE_W, s, i);
+      if (plan->forward_only) in = w = f;
+      struct footprint_stage regions;
+      footprint_stage(model, plan->stages[s].first_layer, plan->stages[s].n_layers, plan->micro[i].rows,
+                      plan->micro[i].length, &regions);
+      int64_t boundary = footprint_boundary(model, plan->micro[i].rows, plan->micro[i].length);
+      if (regions.keep_input) check_covers(dag, find_buffer(dag, BUFFER_KEEP_INPUT, s, i), f, in, regions.keep_input);
+      if (regions.keep_weight) check_covers(dag, find_buffer(dag, BUFFER_KEEP_WEIGHT, s, i), f, w, regions.keep_weight);
+      if (s > 0) check_covers(dag, find_buffer(dag, BUFFER_INPUT, s, i), f, w, boundary);
+      T_CHECK(s > 0 || !find_buffer(dag, BUFFER_INPUT, s, i), "the first stage has no input");
+      bool sends = s + 1 < plan->n_stages && plan_get_rank(plan, s) != plan_get_rank(plan, s + 1);
+      if (sends) check_covers(dag, find_buffer(dag, BUFFER_OUTPUT, s, i), f, f, boundary);
+      T_CHECK(sends || !find_buffer(dag, BUFFER_OUTPUT, s, i), "nothing to send");
+      if (plan->forward_only) continue;
+      if (s + 1 < plan->n_stages) check_covers(dag, find_buffer(dag, BUFFER_D_OUTPUT, s, i), in, w, boundary);
+      if (s > 0 && plan_get_rank(plan, s) != plan_get_rank(plan, s - 1))
+        check_covers(dag, find_buffer(dag, BUFFER_D_INPUT, s, i), in, in, boundary);
+      if (in != w && regions.grad_weight)
+        check_covers(dag, find_buffer(dag, BUFFER_GRAD_WEIGHT, s, i), in, w, regions.grad_weight);
+    }
+}
+
+/* ---- runs with random delays ---- */
+
+static double *draw_lengths(const struct dag *dag) {
+  double *length = MEM_NEW(double, dag->n_nodes);
+  double slow = draw(2) ? 20 : 1; /* messages much longer than compute, or about as long */
+  for (int32_t v = 0; v < dag->n_nodes; v++)
+    length[v] = (0.1 + rng_uniform(&key, drawn++)) * (dag->nodes[v].stream == STREAM_COMPUTE ? 1 : slow);
+  return length;
+}
+
+static void check_times(const struct naive_run *run, const struct plan *plan) {
+  const struct dag *dag = run->dag;
+  double gradients = 0; /* when the last one of all ranks is complete */
+  for (int64_t e = 0; e < dag->n_edges; e++)
+    if (!(run->blocking && naive_run_is_partner(dag, dag->edge_from[e], dag->edge_to[e])))
+      T_CHECK(run->end[dag->edge_from[e]] <= run->start[dag->edge_to[e]], "edge %lld", (long long)e);
+  for (int32_t v = 0; v < dag->n_nodes; v++) {
+    int kind = dag->nodes[v].kind;
+    bool completes = kind == NODE_B || kind == NODE_W || (plan->clip && kind == NODE_RT);
+    if (completes && run->end[v] > gradients) gradients = run->end[v];
+  }
+  for (int32_t v = 0; v < dag->n_nodes; v++) {
+    if (dag->nodes[v].kind == NODE_N)
+      T_CHECK(run->end[v] >= gradients, "a norm ends before all gradients are complete");
+    if (dag->nodes[v].kind == NODE_U && plan->clip)
+      T_CHECK(run->start[v] >= gradients, "an update starts before the norm is known");
+    if (dag->nodes[v].kind == NODE_RT) /* the update of its layer comes after it */
+      for (int32_t u = 0; u < dag->n_nodes; u++)
+        if (dag->nodes[u].kind == NODE_U && dag->nodes[u].layer == dag->nodes[v].layer)
+          T_CHECK(run->start[u] >= run->end[v], "an update of a tied weight before the other use's gradient");
+  }
+}
+
+/* The message has left before its buffer goes, and does not arrive before there is a buffer for it. */
+static void check_message_buffers(const struct naive_run *run) {
+  const struct dag *dag = run->dag;
+  for (int64_t k = 0; k < dag->n_buffers; k++) {
+    const struct dag_buffer *b = &dag->buffers[k];
+    if (b->kind == BUFFER_OUTPUT || b->kind == BUFFER_D_INPUT) {
+      int32_t send = find_node(dag, b->kind == BUFFER_OUTPUT ? NODE_SF : NODE_SB, b->stage, b->micro);
+      int32_t last = get_stream_end(dag, b->rank, STREAM_COMPUTE) - 1;
+      if (b->release != dag->stream_nodes[last])
+        T_CHECK(run->end[send] <= run->start[b->release], "a buffer is freed before its message has left");
+    }
+    if (b->kind != BUFFER_INPUT && b->kind != BUFFER_D_OUTPUT) continue;
+    int32_t receive = find_node(dag, b->kind == BUFFER_INPUT ? NODE_RF : NODE_RB, b->stage, b->micro);
+    if (receive < 0) continue;
+    int32_t use = b->kind == BUFFER_INPUT ? find_node(dag, NODE_F, b->stage, b->micro)
+                                          : find_pass(dag, NODE_I, b->stage, b->micro);
+    T_CHECK(b->alloc == use - (dag->nodes[use].position > 0), "charged one node ahead");
+    if (dag->nodes[b->alloc].position > 0)
+      T_CHECK(run->start[receive] >= run->end[b->alloc - 1], "a message arrives before its buffer is there");
+  }
+}
+
+struct event {
+  double time;
+  int64_t bytes;
+};
+
+static int compare_events(const void *left, const void *right) {
+  const struct event *a = left, *b = right;
+  if (a->time != b->time) return a->time < b->time ? -1 : 1;
+  return (a->bytes > 0) - (b->bytes > 0); /* freed before allocated */
+}
+
+/* The high-water mark over time is the one that the compute order alone predicts. */
+static void check_peaks(const struct naive_run *run) {
+  const struct dag *dag = run->dag;
+  struct event *events = MEM_NEW(struct event, 2 * dag->n_buffers);
+  for (int32_t r = 0; r < dag->n_ranks; r++) {
+    size_t n = 0;
+    for (int64_t k = dag->buffer_offset[r]; k < dag->buffer_offset[r + 1]; k++) {
+      const struct dag_buffer *b = &dag->buffers[k];
+      events[n++] = (struct event){run->start[b->alloc], b->bytes};
+      events[n++] = (struct event){run->end[b->release], -b->bytes};
+    }
+    qsort(events, n, sizeof *events, compare_events);
+    int64_t use = dag->device_static[r], peak = use;
+    for (size_t k = 0; k < n; k++) {
+      use += events[k].bytes;
+      if (use > peak) peak = use;
+    }
+    T_CHECK(peak == dag_get_peak(dag, r, NULL), "rank %d: %lld bytes", r, (long long)peak);
+  }
+  mem_free(events);
+}
+
+static void check_runs(const struct dag *dag, const struct plan *plan) {
+  for (int mode = 0; mode < 2; mode++) {
+    double *length = draw_lengths(dag);
+    struct naive_run *run = naive_run_create(dag, length, mode);
+    int32_t n = naive_run_go(run);
+    T_CHECK(n == dag->n_nodes, "%s: %d of %d nodes ran", mode ? "blocking" : "eager", n, dag->n_nodes);
+    if (n == dag->n_nodes) {
+      check_times(run, plan);
+      check_message_buffers(run);
+      check_peaks(run);
+    }
+    naive_run_destroy(&run);
+    mem_free(length);
+  }
+}
+
+static void count_bounded(const struct dag *dag) {
+  for (int64_t e = 0; e < dag->n_edges; e++)
+    n_bounded += dag->nodes[dag->edge_from[e]].stream == STREAM_SEND && dag->nodes[dag->edge_from[e]].kind != NODE_N &&
+                 dag->nodes[dag->edge_from[e]].kind != NODE_ST && dag->nodes[dag->edge_to[e]].stream == STREAM_COMPUTE;
+}
+
+static struct dag *check_graph(const struct plan *plan, const struct model *model) {
+  struct dag *dag = NULL;
+  T_CHECK(dag_build(plan, model, &dag) == STATUS_OK, "%s", error_text());
+  if (!dag) exit(1);
+  T_CHECK(dag_check(dag, plan) == STATUS_OK, "%s", error_text());
+  check_structure(dag, plan);
+  check_balance(dag);
+  check_lives(dag, plan, model);
+  check_runs(dag, plan);
+  count_bounded(dag);
+  return dag;
+}
+
+/* ---- the planners' graphs ---- */
+
+static int32_t get_most_live(const struct dag *dag, enum buffer_kind kind, int32_t rank) {
+  int32_t live = 0, most = 0;
+  for (int32_t k = get_stream_start(dag, rank, STREAM_COMPUTE); k < get_stream_end(dag, rank, STREAM_COMPUTE); k++) {
+    int32_t v = dag->stream_nodes[k];
+    for (int64_t b = dag->buffer_offset[rank]; b < dag->buffer_offset[rank + 1]; b++)
+      live += dag->buffers[b].kind == kind && dag->buffers[b].alloc == v;
+    if (live > most) most = live;
+    for (int64_t b = dag->buffer_offset[rank]; b < dag->buffer_offset[rank + 1]; b++)
+      live -= dag->buffers[b].kind == kind && dag->buffers[b].release == v;
+  }
+  return most;
+}
+
+static void check_live_activations(const struct dag *dag, const struct plan *plan) {
+  int32_t p = plan->n_stages, m = plan->n_micro;
+  bool is_1f1b = !strcmp(plan->planner, "1f1b");
+  for (int32_t s = 0; s < p; s++) {
+    int32_t expected = is_1f1b && p - s < m ? p - s : m, live = get_most_live(dag, BUFFER_KEEP_WEIGHT, s);
+    T_CHECK(live == expected, "%s p %d m %d stage %d: %d live", plan->planner, p, m, s, live);
+    /* What is sent waits for one exchange with the neighbour, not for the whole step. */
+    if (is_1f1b)
+      T_CHECK(get_most_live(dag, BUFFER_D_INPUT, s) <= 3 && get_most_live(dag, BUFFER_OUTPUT, s) <= expected,
+              "p %d m %d stage %d: %d, %d sent buffers", p, m, s, get_most_live(dag, BUFFER_D_INPUT, s),
+              get_most_live(dag, BUFFER_OUTPUT, s));
+  }
+}
+
+static void test_planners(void) {
+  struct model *models[2] = {make_tiny_model(8, false), make_tiny_model(8, true)};
+  for (const struct planner *const *planner = planner_get_all(); *planner; planner++)
+    for (int32_t p = 1; p <= 8; p++)
+      for (int32_t m = 1; m <= 3 * p + 1; m++) {
+        const struct model *model = models[(p + m) % 2];
+        struct plan *plan = make_plan(model, (*planner)->name, p, m, m % 3);
+        struct dag *dag = check_graph(plan, model);
+        check_live_activations(dag, plan);
+        dag_destroy(&dag);
+        struct plan *forward = planner_make_forward(plan, m, plan->micro);
+        dag = check_graph(forward, model);
+        for (int32_t s = 0; s < p; s++)
+          T_CHECK(get_most_live(dag, BUFFER_OUTPUT, s) <= 3 && get_most_live(dag, BUFFER_KEEP_WEIGHT, s) <= 1,
+                  "an evaluation keeps little: p %d m %d stage %d", p, m, s);
+        dag_destroy(&dag);
+        plan_destroy(&forward);
+        plan_destroy(&plan);
+      }
+  for (int k = 0; k < 2; k++) model_destroy(&models[k]);
+}
+
+static void test_random_plans(void) {
+  struct model *models[2] = {make_tiny_model(4, false), make_tiny_model(4, true)};
+  for (int trial = 0; trial < 400; trial++) {
+    struct plan *plan = make_random_plan(models[trial % 2]);
+    struct dag *dag = check_graph(plan, models[trial % 2]);
+    dag_destroy(&dag);
+    plan_destroy(&plan);
+  }
+  T_CHECK(n_bounded > 100, "sends without a reply were met: %d", n_bounded);
+  for (int k = 0; k < 2; k++) model_destroy(&models[k]);
+}
+
+/* ---- golden times ---- */
+
+static double run_uniform(const struct dag *dag, double *start) {
+  double *length = MEM_NEW(double, dag->n_nodes), makespan = 0;
+  for (int32_t v = 0; v < dag->n_nodes; v++)
+    length[v] = dag->nodes[v].kind == NODE_F ? 1 : dag->nodes[v].kind == NODE_B ? 2 : 0;
+  struct naive_run *run = naive_run_create(dag, length, true);
+  T_CHECK(naive_run_go(run) == dag->n_nodes, "runs to its end");
+  for (int32_t v = 0; v < dag->n_nodes; v++)
+    if (run->end[v] > makespan) makespan = run->end[v];
+  if (start) memcpy(start, run->start, sizeof(double) * (size_t)dag->n_nodes);
+  naive_run_destroy(&run);
+  mem_free(length);
+  return makespan;
+}
+
+/* 1F1B, p = 4, m = 8, forward 1, backward 2, no communication: start times by hand. */
+static void test_golden_times(void) {
+  static const double golden[4][16] = {
+      {0, 1, 2, 3, 10, 12, 13, 15, 16, 18, 19, 21, 22, 25, 28, 31},
+      {1, 2, 3, 8, 10, 11, 13, 14, 16, 17, 19, 20, 22, 23, 26, 29},
+      {2, 3, 6, 8, 9, 11, 12, 14, 15, 17, 18, 20, 21, 23, 24, 27},
+      {3, 4, 6, 7, 9, 10, 12, 13, 15, 16, 18, 19, 21, 22, 24, 25},
+  };
+  struct model *model = make_tiny_model(6, false);
+  struct plan *plan = make_plan(model, "1f1b", 4, 8, true);
+  struct dag *dag;
+  T_CHECK(dag_build(plan, model, &dag) == STATUS_OK, "%s", error_text());
+  double *start = MEM_NEW(double, dag->n_nodes);
+  T_CHECK(run_uniform(dag, start) == 33, "makespan");
+  for (int32_t r = 0; r < 4; r++)
+    for (int k = 0; k < 16; k++)
+      T_CHECK(start[dag->rank_offset[r] + k] == golden[r][k], "rank %d, node %d: %g", r, k,
+              start[dag->rank_offset[r] + k]);
+  mem_free(start);
+  dag_destroy(&dag);
+  plan_destroy(&plan);
+  model_destroy(&model);
+}
+
+/* (m + p - 1)(forward + backward) for both; the order of messages and their buffers cost nothing. */
+static void test_makespans(void) {
+  struct model *model = make_tiny_model(6, true);
+  for (const struct planner *const *planner = planner_get_all(); *planner; planner++)
+    for (int32_t p = 1; p <= 8; p++)
+      for (int32_t m = 1; m <= 3 * p + 1; m += 1 + p / 3) {
+        struct plan *plan = make_plan(model, (*planner)->name, p, m, m % 2);
+        struct dag *dag;
+        T_CHECK(dag_build(plan, model, &dag) == STATUS_OK, "%s", error_text());
+        double makespan = run_uniform(dag, NULL);
+        T_CHECK(makespan == 3 * (m + p - 1), "%s p %d m %d: %g", plan->planner, p, m, makespan);
+        dag_destroy(&dag);
+        plan_destroy(&plan);
+      }
+  model_destroy(&model);
+}
+
+/* ---- refusals ---- */
+
+static int32_t draw_node(const struct dag *dag, enum node_kind kind) {
+  for (;;) {
+    int32_t v = draw(dag->n_nodes);
+    if (dag->nodes[v].kind == kind) return v;
+  }
+}
+
+static void test_memory_limits(void) {
+  struct model *model = make_tiny_model(6, true);
+  struct plan *plan = make_plan(model, "1f1b", 3, 5, true);
+  struct dag *dag;
+  T_CHECK(dag_build(plan, model, &dag) == STATUS_OK, "%s", error_text());
+  for (int32_t r = 0; r < 3; r++) {
+    char text[160], name[80];
+    int32_t node;
+    int64_t peak = dag_get_peak(dag, r, &node);
+    T_CHECK(node >= 0 && dag->nodes[node].rank == r && dag->nodes[node].stream == STREAM_COMPUTE,
+            "the node of the peak");
+    plan->device_limit[r] = peak;
+    T_CHECK(dag_check(dag, plan) == STATUS_OK, "%s", error_text());
+    plan->device_limit[r] = peak - 1;
+    T_CHECK(dag_check(dag, plan) == STATUS_MISTAKE, "one byte less");
+    dag_describe_node(&dag->nodes[node], name, sizeof name);
+    snprintf(text, sizeof text, "rank %d needs %lld bytes during %s", r, (long long)peak, name);
+    T_CHECK(says(text) && says(" 1 bytes over its memory.device_limit"), "%s", error_text());
+    plan->device_limit[r] = 0;
+    T_CHECK(dag_check(dag, plan) == STATUS_MISTAKE && says("over"), "no memory at all");
+    plan->device_limit[r] = INT64_MAX;
+  }
+  dag_destroy(&dag);
+  plan_destroy(&plan);
+  model_destroy(&model);
+}
+
+static void test_damaged_messages(void) {
+  struct model *model = make_tiny_model(6, true);
+  struct plan *plan = make_plan(model, "1f1b", 3, 5, true);
+  for (int k = 0; k < 9; k++) {
+    struct dag *dag;
+    T_CHECK(dag_build(plan, model, &dag) == STATUS_OK && dag_check_messages(dag) == STATUS_OK, "%s", error_text());
+    int32_t v = draw_node(dag, k % 2 ? NODE_RB : NODE_SF), u = draw_node(dag, NODE_RT);
+    struct dag_node *n = &dag->nodes[v];
+    switch (k) {
+    case 0:
+    case 1: n->bytes++; break;
+    case 2: n->micro++; break;
+    case 3: n->stage = n->stage ? 0 : 1; break;
+    case 4: n->peer = (n->peer + 1) % 3; break;
+    case 5: dag->match[v] = -1; break;
+    case 6: dag->match[v] = u; break;
+    case 7: n->peer = (n->peer + 2) % 3; break;
+    default: dag->nodes[dag->match[v]].kind = NODE_RB; break;
+    }
+    T_CHECK(dag_check_messages(dag) == STATUS_FAILED && says("rank "), "damage %d", k);
+    T_CHECK(dag_check(dag, plan) == STATUS_FAILED, "damage %d", k);
+    dag_destroy(&dag);
+  }
+  plan_destroy(&plan);
+  model_destroy(&model);
+}
+
+static int cut_edge(struct dag *dag, int32_t from, int32_t to) {
+  int cut = 0;
+  for (int64_t e = dag->in_offset[to]; e < dag->in_offset[to + 1]; e++)
+    if (dag->edge_from[e] == from) dag->edge_from[e] = to, cut++; /* an edge to itself: no longer waits for the other */
+  return cut;
+}
+
+/* Every edge that updates rest on, taken away one at a time. */
+static void test_damaged_updates(void) {
+  struct model *model = make_tiny_model(6, true);
+  struct plan *plan = make_plan(model, "1f1b", 3, 5, true);
+  struct dag *dag;
+  T_CHECK(dag_build(plan, model, &dag) == STATUS_OK && dag_check_updates(dag, plan) == STATUS_OK, "%s", error_text());
+  int n_refused = 0;
+  for (int64_t e = 0; e < dag->n_edges; e++) {
+    int32_t from = dag->edge_from[e], to = dag->edge_to[e];
+    int kind = dag->nodes[to].kind, source = dag->nodes[from].kind;
+    bool rests = (kind == NODE_U && dag->nodes[from].stream != STREAM_COMPUTE && source != NODE_SB) ||
+                 (kind == NODE_N && source != NODE_ST);
+    T_CHECK(cut_edge(dag, from, to) == 1, "each edge once");
+    bool refused = dag_check_updates(dag, plan) == STATUS_FAILED;
+    T_CHECK(refused == rests, "edge from %s to %s", node_kind_get_name((enum node_kind)source),
+            node_kind_get_name((enum node_kind)kind));
+    n_refused += refused;
+    dag->edge_from[e] = from;
+  }
+  T_CHECK(n_refused == 14 + 4 + 2 + 3 + 2, "%d edges", n_refused); /* N->U, ST and RT->U, RT->N, to N, from N */
+  int32_t update = draw_node(dag, NODE_U), layer = dag->nodes[update].layer;
+  dag->nodes[update].layer = layer ? 0 : 1;
+  T_CHECK(dag_check_updates(dag, plan) == STATUS_FAILED, "a layer with two updates or of another rank");
+  dag->nodes[update].layer = layer;
+  dag->nodes[draw_node(dag, NODE_B)].position = 100;
+  T_CHECK(dag_check_updates(dag, plan) == STATUS_FAILED, "a backward after its update");
+  dag_destroy(&dag);
+  plan_destroy(&plan);
+  model_destroy(&model);
+}
+
+/* Orders that pass plan_check but contradict each other: rank 0 wants its later stage first. */
+static void test_contradicting_orders(void) {
+  struct model *model = make_tiny_model(4, false);
+  for (int k = 0; k < 2; k++) {
+    struct plan *plan = plan_create(model->n_layers, 3, 2, 1, 3);
+    for (int32_t s = 0; s < 3; s++) {
+      plan->stages[s] = (struct plan_stage){3 * s, s < 2 ? 3 : model->n_layers - 6};
+      plan->replica_rank[s] = k ? s / 2 : s % 2; /* k 1: stages 0 and 1 meet inside rank 0 */
+    }
+    plan->forward_only = true;
+    plan->micro[0] = (struct plan_micro){1, 8, 8, 8};
+    plan->order_offset[1] = 2;
+    plan->order[0] = (struct plan_action){NODE_F, k ? 1 : 2, 0};
+    plan->order[1] = (struct plan_action){NODE_F, 0, 0};
+    plan->order[2] = (struct plan_action){NODE_F, k ? 2 : 1, 0};
+    T_CHECK(plan_check(plan) == STATUS_OK, "%s", error_text());
+    struct dag *dag;
+    T_CHECK(dag_build(plan, model, &dag) == STATUS_FAILED && !dag, "no order exists");
+    T_CHECK(says("contradict") && says("rank 0 F stage 0 micro-batch 0 waits for rank 0 F stage") &&
+                says(" waits for "),
+            "%s", error_text());
+    plan_destroy(&plan);
+  }
+  model_destroy(&model);
+}
+
+/* ---- deadlocks ---- */
+
+/* The check says deadlock exactly when a blocking run gets stuck, for streams shuffled at random. */
+static void test_shuffled_streams(void) {
+  struct model *model = make_tiny_model(6, true);
+  int n_stuck = 0, n_going = 0;
+  for (int trial = 0; trial < 300; trial++) {
+    struct plan *plan =
+        trial % 2 ? make_random_plan(model) : make_plan(model, trial % 4 ? "gpipe" : "1f1b", 4, 3, true);
+    struct dag *dag;
+    T_CHECK(dag_build(plan, model, &dag) == STATUS_OK, "%s", error_text());
+    for (int swaps = 1 + draw(3); swaps > 0; swaps--) {
+      int32_t list = draw(dag->n_ranks) * STREAM_COUNT + (draw(2) ? STREAM_SEND : STREAM_RECEIVE);
+      int32_t n = dag->stream_offset[list + 1] - dag->stream_offset[list];
+      if (n < 2) continue;
+      int32_t k = dag->stream_offset[list] + draw(n - 1), v = dag->stream_nodes[k], u = dag->stream_nodes[k + 1];
+      dag->stream_nodes[k] = u, dag->stream_nodes[k + 1] = v;
+      dag->nodes[u].position--, dag->nodes[v].position++;
+    }
+    double *length = draw_lengths(dag);
+    struct naive_run *run = naive_run_create(dag, length, true);
+    bool stuck = naive_run_go(run) < dag->n_nodes;
+    T_CHECK((dag_check_deadlock(dag) == STATUS_FAILED) == stuck, "trial %d is %s", trial, stuck ? "stuck" : "going");
+    n_stuck += stuck, n_going += !stuck;
+    naive_run_destroy(&run);
+    mem_free(length);
+    dag_destroy(&dag);
+    plan_destroy(&plan);
+  }
+  T_CHECK(n_stuck > 30 && n_going > 30, "both were met: %d stuck, %d going", n_stuck, n_going);
+  model_destroy(&model);
+}
+
+/* A graph by hand. Each rank is a list of node names in program order; messages by letter. */
+struct sketch {
+  int32_t rank;
+  enum node_kind kind;
+  int message; /* number that both ends share, 0 for compute */
+  bool waits;  /* starts only after the rank's previous entry has ended */
+};
+
+static struct dag *draw_sketch(const struct sketch *entries, int32_t n) {
+  struct dag *dag = MEM_NEW(struct dag, 1);
+  dag->n_ranks = 2;
+  dag->n_nodes = n;
+  dag->nodes = MEM_NEW(struct dag_node, n);
+  dag->match = MEM_NEW(int32_t, n);
+  dag->in_offset = MEM_NEW(int64_t, n + 1);
+  dag->edge_from = MEM_NEW(int32_t, n);
+  dag->edge_to = MEM_NEW(int32_t, n);
+  dag->stream_offset = MEM_NEW(int32_t, 2 * STREAM_COUNT + 1);
+  dag->stream_nodes = MEM_NEW(int32_t, n);
+  for (int32_t v = 0; v < n; v++) {
+    enum stream stream = node_kind_get_stream(entries[v].kind);
+    dag->nodes[v] = (struct dag_node){.rank = entries[v].rank,
+                                      .stage = 0,
+                                      .micro = v,
+                                      .layer = -1,
+                                      .peer = !entries[v].rank,
+                                      .kind = (uint8_t)entries[v].kind,
+                                      .stream = (uint8_t)stream};
+    dag->match[v] = -1;
+    for (int32_t u = 0; u < n; u++)
+      if (u != v && entries[v].message && entries[u].message == entries[v].message) dag->match[v] = u;
+    dag->in_offset[v] = dag->n_edges;
+    if (entries[v].waits) {
+      dag->edge_from[dag->n_edges] = v - 1;
+      dag->edge_to[dag->n_edges++] = v;
+    }
+  }
+  dag->in_offset[n] = dag->n_edges;
+  for (int32_t list = 0, k = 0; list < 2 * STREAM_COUNT; list++) {
+    dag->stream_offset[list] = k;
+    for (int32_t v = 0; v < n; v++)
+      if (dag->nodes[v].rank * STREAM_COUNT + dag->nodes[v].stream == list) {
+        dag->nodes[v].position = k - dag->stream_offset[list];
+        dag->stream_nodes[k++] = v;
+      }
+    dag->stream_offset[list + 1] = k;
+  }
+  return dag;
+}
+
+static void check_sketch(const struct sketch *entries, int32_t n, const char *reason) {
+  struct dag *dag = draw_sketch(entries, n);
+  int status = dag_check_deadlock(dag);
+  if (reason)
+    T_CHECK(status == STATUS_FAILED && says(reason) && says("rank "), "%s", error_text());
+  else
+    T_CHECK(status == STATUS_OK, "%s", error_text());
+  dag_destroy(&dag);
+}
+
+static void test_known_deadlocks(void) {
+  /* Each message in its own window, all together stuck: the receiver takes them the other way round. */
+  struct sketch windows[] = {{0, NODE_F, 0, false},  {0, NODE_F, 0, true},   {0, NODE_SF, 1, true},
+                             {0, NODE_SF, 2, false}, {1, NODE_RF, 2, false}, {1, NODE_RF, 1, false},
+                             {1, NODE_F, 0, true},   {1, NODE_F, 0, false}};
+  check_sketch(windows, 8, "received first");
+  windows[4].message = 1, windows[5].message = 2;
+  check_sketch(windows, 8, NULL);
+  /* Lists of blocking calls, four stages on two ranks: `send F2, F, send F0, recv B2` against `recv F3, send B3, F, B,
+   * recv F1`: rank 0 gives F0 away before it takes B2, rank 1 gives B2 away before it takes F0. */
+  struct sketch lists[] = {{0, NODE_SF, 1, false}, {0, NODE_F, 0, true},   {0, NODE_SF, 2, true},
+                           {0, NODE_RB, 3, true},  {1, NODE_RF, 1, false}, {1, NODE_SB, 3, true},
+                           {1, NODE_F, 0, true},   {1, NODE_B, 0, true},   {1, NODE_RF, 2, true}};
+  check_sketch(lists, 9, "deadlock");
+  lists[3].waits = false; /* full duplex: the gradient is received while the activation is sent */
+  check_sketch(lists, 9, NULL);
+  /* Both send first and receive after. */
+  struct sketch both[] = {{0, NODE_SF, 1, false}, {0, NODE_RB, 2, true}, {1, NODE_SB, 2, false}, {1, NODE_RF, 1, true}};
+  check_sketch(both, 4, "deadlock");
+}
+
+static void test_descriptions(void) {
+  static const struct {
+    struct dag_node node;
+    const char *text;
+  } cases[] = {
+      {{1, 1, 3, -1, -1, 0, NODE_B, STREAM_COMPUTE, 0, 0, 0, 0, 0}, "B stage 1 micro-batch 3"},
+      {{0, 0, 2, -1, 1, 0, NODE_SF, STREAM_SEND, 0, 0, 0, 0, 0}, "SF stage 0 micro-batch 2 to rank 1"},
+      {{0, 0, 2, -1, 1, 0, NODE_RB, STREAM_RECEIVE, 0, 0, 0, 0, 0}, "RB stage 0 micro-batch 2 from rank 1"},
+      {{0, 2, -1, 5, -1, 0, NODE_U, STREAM_COMPUTE, 0, 0, 0, 0, 0}, "U layer 5"},
+      {{0, -1, -1, -1, -1, 0, NODE_N, STREAM_SEND, 0, 0, 0, 0, 0}, "N"},
+  };
+  for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+    char text[80], small[5];
+    dag_describe_node(&cases[k].node, text, sizeof text);
+    T_CHECK(!strcmp(text, cases[k].text), "%s", text);
+    dag_describe_node(&cases[k].node, small, sizeof small);
+    T_CHECK(strlen(small) < sizeof small && !strncmp(small, cases[k].text, strlen(small)), "%s", small);
+  }
+}
+
+int main(void) {
+  test_planners();
+  test_random_plans();
+  test_golden_times();
+  test_makespans();
+  test_memory_limits();
+  test_damaged_messages();
+  test_damaged_updates();
+  test_contradicting_orders();
+  test_shuffled_streams();
+  test_known_deadlocks();
+  test_descriptions();
+  T_CHECK(mem_balance() == 0, "%lld blocks left", (long long)mem_balance());
+  return t_end();
+}
