@@ -107,13 +107,14 @@ static void test_write_refusals(void) {
 
 /* ---- large files ---- */
 
-static void make_sparse(const char *prefix, int64_t bytes, int64_t at, const int32_t *ids, int n) {
+static bool make_sparse(const char *prefix, int64_t bytes, int64_t at, const int32_t *ids, int n) {
   char path[300];
   snprintf(path, sizeof path, "%s.bin", prefix);
   int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  if (fd < 0 || ftruncate(fd, bytes) || pwrite(fd, ids, sizeof *ids * (size_t)n, at) != (ssize_t)sizeof *ids * n)
-    T_SKIP("no file of 5 GiB can be made here");
-  close(fd);
+  bool made =
+      fd >= 0 && ftruncate(fd, bytes) == 0 && pwrite(fd, ids, sizeof *ids * (size_t)n, at) == (ssize_t)sizeof *ids * n;
+  if (fd >= 0) close(fd);
+  return made;
 }
 
 /* Three documents, the last beyond 4 GiB (the second is all of what lies between, or there is a gap). */
@@ -123,7 +124,10 @@ static void test_beyond_4_gib(bool gap) {
   const char *prefix = raw_path("large");
   const int32_t lengths[] = {3, gap ? 5 : (int32_t)((last - 12) / 4), 4};
   const int64_t pointers[] = {0, 12, last};
-  make_sparse(prefix, total, last, ids, 4);
+  if (!make_sparse(prefix, total, last, ids, 4)) {
+    printf("no file of 5 GiB can be made here: reading beyond 4 GiB is not tested\n");
+    return;
+  }
   raw_write_index(prefix,
                   &(struct raw_index){.type = 4, .token_bytes = 4, .n = 3, .length = lengths, .pointer = pointers});
   struct tokens *file;
@@ -153,7 +157,7 @@ static void test_many_sequences(void) {
   raw_write(prefix, "idx", header, sizeof header);
   raw_write(prefix, "bin", "", 0);
   snprintf(path, sizeof path, "%s.idx", prefix);
-  if (truncate(path, 1 << 20)) T_SKIP("no sparse file can be made here");
+  T_CHECK(truncate(path, 1 << 20) == 0, "truncate");
   struct tokens *file;
   T_CHECK(tokens_open(prefix, 257, &file) == STATUS_MISTAKE && !file, "opened");
   T_CHECK(strstr(error_text(), "2147483653") && strstr(error_text(), "42949673102"), "%s", error_text());

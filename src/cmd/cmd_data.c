@@ -82,9 +82,10 @@ static void print_built(const struct data_options *options, const char *type, in
     json_decref(root);
     return;
   }
-  if (read->empty > 0) log_line("%" PRId64 " empty %s skipped", read->empty, read->empty == 1 ? "text" : "texts");
-  log_line("%s.bin, %s.idx: %" PRId64 " documents, %" PRId64 " tokens (%s), vocabulary %d", options->output,
-           options->output, documents, tokens, type, TOKENIZER_VOCAB);
+  if (read->empty > 0)
+    log_line("%" PRId64 " empty %s skipped", read->empty, read->empty == 1 ? "document" : "documents");
+  log_line("%s.bin, %s.idx: %" PRId64 " %s, %" PRId64 " tokens (%s), vocabulary %d", options->output, options->output,
+           documents, documents == 1 ? "document" : "documents", tokens, type, TOKENIZER_VOCAB);
 }
 
 static int write_files(const struct data_options *options, int n, char **files, struct tokens_writer *writer,

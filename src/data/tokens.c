@@ -23,27 +23,6 @@ const char *tokens_get_type_name(int type) {
   return NULL;
 }
 
-/* The tables of the index follow a header of 34 bytes and are therefore not aligned. */
-int32_t tokens_load_length(const struct tokens *file, int64_t s) {
-  uint32_t raw;
-  memcpy(&raw, file->index + TOKENS_HEADER_BYTES + 4 * s, sizeof raw);
-  return (int32_t)le32toh(raw);
-}
-
-static int64_t load_int64(const uint8_t *at) {
-  uint64_t raw;
-  memcpy(&raw, at, sizeof raw);
-  return (int64_t)le64toh(raw);
-}
-
-int64_t tokens_load_pointer(const struct tokens *file, int64_t s) {
-  return load_int64(file->index + TOKENS_HEADER_BYTES + 4 * file->n_sequences + 8 * s);
-}
-
-int64_t tokens_load_entry(const struct tokens *file, int64_t d) {
-  return load_int64(file->index + TOKENS_HEADER_BYTES + 12 * file->n_sequences + 8 * d);
-}
-
 int64_t tokens_get_sequence_length(const struct tokens *file, int64_t s) { return tokens_load_length(file, s); }
 
 void tokens_get_document(const struct tokens *file, int64_t d, int64_t *first, int64_t *end) {

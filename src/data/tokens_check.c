@@ -52,12 +52,6 @@ static int64_t finish(struct check *check) {
   return total;
 }
 
-static uint64_t load_uint64(const uint8_t *at) {
-  uint64_t raw;
-  memcpy(&raw, at, sizeof raw);
-  return le64toh(raw);
-}
-
 static void check_type(struct check *check, int code, int64_t vocab) {
   struct tokens *file = check->file;
   const char *name = tokens_get_type_name(code);
@@ -100,7 +94,7 @@ static bool check_header(struct check *check, int64_t vocab) {
            memcmp(index, "TNTIDX", 6) == 0 ? " (this is the older lazy/cached format: build the file again as mmap)"
                                            : "");
   }
-  uint64_t version = load_uint64(index + 9);
+  uint64_t version = (uint64_t)tokens_load_int64(index + 9);
   if (version != 1)
     report(check, TOKENS_FAULT_HEADER, "%s.idx: version is %" PRIu64 ", expected 1", file->prefix, version);
   check_type(check, index[17], vocab);
@@ -120,7 +114,7 @@ static void check_trailing(struct check *check, int64_t extra) {
   struct tokens *file = check->file;
   const uint8_t *at = file->index + (file->index_bytes - extra);
   int64_t last = file->n_entries > 0 ? tokens_load_entry(file, file->n_entries - 1) : -1;
-  if (extra == 8 && last != file->n_sequences && load_uint64(at) == (uint64_t)file->n_sequences) {
+  if (extra == 8 && last != file->n_sequences && tokens_load_int64(at) == file->n_sequences) {
     report(check, TOKENS_FAULT_TRAILING,
            "%s.idx: header counts %" PRId64 " document index entries, found %" PRId64
            " (it counts documents, as older tools did); read with %" PRId64,
@@ -143,7 +137,8 @@ static void check_trailing(struct check *check, int64_t extra) {
  * holds: *with_lengths when lengths and pointers are all there, *with_documents when the document index is. */
 static void check_layout(struct check *check, bool *with_lengths, bool *with_documents) {
   struct tokens *file = check->file;
-  uint64_t sequences = load_uint64(file->index + 18), entries = load_uint64(file->index + 26);
+  uint64_t sequences = (uint64_t)tokens_load_int64(file->index + 18),
+           entries = (uint64_t)tokens_load_int64(file->index + 26);
   int64_t needed, of_sequences;
   *with_lengths = get_index_bytes(sequences, 0, &of_sequences) && of_sequences <= file->index_bytes;
   *with_documents = false;
@@ -247,8 +242,9 @@ static void count_documents(struct tokens *file) {
   int64_t indexed = file->n_entries > 0 ? file->n_entries - 1 : 0;
   int64_t covered = file->n_entries > 0 ? tokens_load_entry(file, indexed) : 0;
   file->n_documents = indexed + (file->n_sequences - covered);
-  for (int64_t d = 0; d < file->n_documents; d++) {
-    int64_t length = tokens_get_document_length(file, d);
+  for (int64_t d = 0, s = 0; d < file->n_documents; d++) {
+    int64_t end = d < indexed ? tokens_load_entry(file, d + 1) : s + 1, length = 0;
+    for (; s < end; s++) length += tokens_load_length(file, s);
     if (length == 0) file->n_empty_documents++;
     if (length > file->longest) file->longest = length;
   }

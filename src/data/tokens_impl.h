@@ -2,16 +2,36 @@
 #ifndef PENSTOCK_DATA_TOKENS_IMPL_H
 #define PENSTOCK_DATA_TOKENS_IMPL_H
 
+#include <endian.h>
+#include <string.h>
+
 #include "data/tokens.h"
 
 #define TOKENS_MAGIC "MMIDIDX\0" /* and the terminating zero: 9 bytes */
 #define TOKENS_MAGIC_BYTES 9
 #define TOKENS_HEADER_BYTES 34
 
-/* Entries of the tables, unchecked: the caller knows that they lie in the file. */
-int32_t tokens_load_length(const struct tokens *file, int64_t s);
-int64_t tokens_load_pointer(const struct tokens *file, int64_t s);
-int64_t tokens_load_entry(const struct tokens *file, int64_t d);
+static inline int64_t tokens_load_int64(const uint8_t *at) {
+  uint64_t raw;
+  memcpy(&raw, at, sizeof raw);
+  return (int64_t)le64toh(raw);
+}
+
+/* Entries of the tables, unchecked: the caller knows that they lie in the file. The header's 34 bytes leave the tables
+ * unaligned. Inline, as an index may have billions of entries, all of which are looked at when it is opened. */
+static inline int32_t tokens_load_length(const struct tokens *file, int64_t s) {
+  uint32_t raw;
+  memcpy(&raw, file->index + TOKENS_HEADER_BYTES + 4 * s, sizeof raw);
+  return (int32_t)le32toh(raw);
+}
+
+static inline int64_t tokens_load_pointer(const struct tokens *file, int64_t s) {
+  return tokens_load_int64(file->index + TOKENS_HEADER_BYTES + 4 * file->n_sequences + 8 * s);
+}
+
+static inline int64_t tokens_load_entry(const struct tokens *file, int64_t d) {
+  return tokens_load_int64(file->index + TOKENS_HEADER_BYTES + 12 * file->n_sequences + 8 * d);
+}
 
 #define TOKENS_VOCAB_UNKNOWN ((int64_t)INT32_MAX + 1) /* only negative ids are outside it */
 
