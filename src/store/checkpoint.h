@@ -1,8 +1,10 @@
 /* A checkpoint is one HDF5 file, stored by layer so that it loads at any stage count: /layers/NNN/<tensor> weights,
- * /optimizer/m/NNN/<tensor>, /optimizer/v/NNN/<tensor>, attributes format, version, step, next_sample, tokens, seed, model
- * (the config's JSON), deck (used.yml's text). Written collectively under a temporary name, checksummed, closed, synced,
- * renamed; only then listed in checkpoints/index.txt (step, bytes, hash, file name), which is rewritten atomically. The
- * newest `keep` stay. The files are checked against the index (size, whole-file hash) before HDF5 opens them.
+ * /optimizer/m/NNN/<tensor>, /optimizer/v/NNN/<tensor>, each a contiguous dataset with its XXH3 as attribute `xxh3`;
+ * attributes format, version, step, next_sample, tokens, seed, n_layers, model (the config's JSON), deck (used.yml's text).
+ * Rank 0 writes the structure and reserves the room of the whole file, then every rank writes its own arrays at their
+ * places; under a temporary name, synced, renamed; only then listed in checkpoints/index.txt (step, bytes, hash, file
+ * name), which is rewritten atomically. The newest `keep` stay (0: all). The files are checked against the index (size,
+ * whole-file hash) before HDF5 opens them, and every array against its own hash when it is read.
  */
 #ifndef PENSTOCK_STORE_CHECKPOINT_H
 #define PENSTOCK_STORE_CHECKPOINT_H
@@ -31,14 +33,17 @@ struct checkpoint_info {
 };
 
 /* Writes step `info->step` into `folder` (RUN/checkpoints) and prunes. Collective. On any failure (full disk, folder not
- * writable) every rank gets the same status and message, the temporary file is removed, and index and earlier files stand.
- * When an HDF5 handle cannot be closed after a failed write it is abandoned without harm to later saves or the exit. */
+ * writable) every rank gets the same status and message, the temporary file is removed, and index and earlier files stand;
+ * later saves are not affected. Entries of later steps, and of the same one, give way to the new one. A layer that several
+ * ranks hold is written by the lowest. With m or v NULL (on all ranks) only weights are stored. */
 int checkpoint_write_all(struct comm *comm, const char *folder, const struct model *model, const char *model_json,
                          const char *deck, const struct checkpoint_info *info, const struct checkpoint_part *part,
                          int64_t keep);
 
 /* Finds the newest valid checkpoint of a folder on rank 0 and tells all: *path is owned by the caller, NULL when there is
- * none. Damaged ones are named in a warning and passed over. Temporary files are deleted. Collective. */
+ * none. Damaged ones are named in a warning and passed over; where none of those that are there is whole it is
+ * STATUS_FAILED. A file that is not in the index is taken only when no listed one is whole and its arrays agree with their
+ * hashes. Temporary files are deleted. Collective. */
 int checkpoint_find_all(struct comm *comm, const char *folder, char **path, int64_t *step);
 
 /* Reads a checkpoint: each rank its own layers only. Names and shapes must fit the model: else STATUS_MISTAKE naming the

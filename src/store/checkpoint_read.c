@@ -1,0 +1,207 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/comm.h"
+#include "model/model.h"
+#include "store/checkpoint.h"
+#include "store/checkpoint_impl.h"
+#include "store/h5.h"
+
+/* One load. */
+struct load {
+  struct comm *comm;
+  const char *path;
+  const struct model *model;
+  const struct checkpoint_part *part;
+  struct checkpoint_slot *slots;
+  int64_t n_slots;
+  struct h5_file *file;
+};
+
+/* ---- before HDF5 opens it: the index, by rank 0 ---- */
+
+static int verify(const char *path, struct checkpoint_vigil *vigil) {
+  const char *slash = strrchr(path, '/');
+  char *folder = slash ? mem_format("%.*s", (int)(slash - path), path) : mem_strdup(".");
+  struct checkpoint_index index;
+  int status = checkpoint_index_read(folder, &index);
+  const struct checkpoint_entry *entry = checkpoint_index_find(&index, slash ? slash + 1 : path);
+  if (!status && entry)
+    status = checkpoint_verify(path, entry, checkpoint_beat, vigil);
+  else if (!status)
+    log_warn("%s is in no index.txt: what cannot be checked is trusted", path);
+  checkpoint_index_fini(&index);
+  mem_free(folder);
+  return status;
+}
+
+static int verify_all(struct comm *comm, const char *path) {
+  int status = STATUS_OK;
+  if (comm_get_rank(comm) == 0) {
+    struct checkpoint_vigil vigil = {.comm = comm};
+    status = verify(path, &vigil);
+    checkpoint_end_vigil(&vigil);
+  } else {
+    checkpoint_follow(comm);
+  }
+  return comm_agree_all(comm, status);
+}
+
+/* ---- does it fit the model ---- */
+
+static int read_info(struct h5_file *file, const char *path, struct checkpoint_info *info, int64_t *n_layers) {
+  char *format = NULL;
+  int64_t version = 0, seed = 0;
+  int status = h5_read_text(file, "/", "format", &format);
+  if (!status && strcmp(format, CHECKPOINT_FORMAT))
+    status = error_raise(STATUS_MISTAKE, "%s is no checkpoint: its format is '%s'", path, format);
+  mem_free(format);
+  if (!status) status = h5_read_int(file, "/", "version", &version);
+  if (!status && version > CHECKPOINT_VERSION)
+    status = error_raise(STATUS_MISTAKE, "%s has version %" PRId64 ", this program reads up to %d: use a newer program",
+                         path, version, CHECKPOINT_VERSION);
+  if (!status) status = h5_read_int(file, "/", "step", &info->step);
+  if (!status) status = h5_read_int(file, "/", "next_sample", &info->next_sample);
+  if (!status) status = h5_read_int(file, "/", "tokens", &info->tokens);
+  if (!status) status = h5_read_int(file, "/", "seed", &seed);
+  if (!status) status = h5_read_int(file, "/", "n_layers", n_layers);
+  info->seed = (uint64_t)seed;
+  return status;
+}
+
+struct name_check {
+  const char *path, *group;
+  const struct layer *layer;
+};
+
+/* A tensor of the file that the model lacks would be lost without a word. */
+static int check_name(void *context, const char *name) {
+  const struct name_check *check = context;
+  for (int t = 0; t < check->layer->n_tensors; t++)
+    if (!check->layer->tensors[t].tied && !strcmp(check->layer->tensors[t].name, name)) return STATUS_OK;
+  return error_raise(STATUS_MISTAKE, "%s has %s/%s, which the model of this run does not have", check->path,
+                     check->group, name);
+}
+
+/* Names of this rank's layers; shapes are checked when they are read. */
+static int check_model(const struct load *load, int64_t n_layers) {
+  int status = STATUS_OK;
+  if (n_layers != load->model->n_layers)
+    return error_raise(STATUS_MISTAKE,
+                       "%s has %" PRId64 " layers, the model of this run has %" PRId32
+                       " (embedding and head count, a block is two)",
+                       load->path, n_layers, load->model->n_layers);
+  for (int32_t l = 0; l < load->model->n_layers && !status; l++) {
+    char group[CHECKPOINT_PATH_BYTES];
+    if (!load->part->weights[l]) continue;
+    checkpoint_get_group(0, l, group);
+    struct name_check check = {.path = load->path, .group = group, .layer = &load->model->layers[l]};
+    if (h5_has(load->file, group)) status = h5_list(load->file, group, check_name, &check);
+  }
+  return status;
+}
+
+/* ---- the data ---- */
+
+static int read_array(void *context, const struct checkpoint_job *job) {
+  const struct load *load = context;
+  const struct tensor *tensor = load->slots[job->slot].tensor;
+  char path[CHECKPOINT_PATH_BYTES];
+  checkpoint_get_path(&load->slots[job->slot], path);
+  int status = h5_read_into(load->file, path, H5_FLOAT32, tensor->n_dims, tensor->dims, job->data);
+  if (!status) status = checkpoint_check_hash(load->file, load->path, path, job->data, tensor->count);
+  return status;
+}
+
+/* What this rank reads: the arrays of its layers, and the embedding's table where it has a tied copy of it. */
+static struct checkpoint_job *list_jobs(const struct load *load, int64_t *n, int64_t **bytes) {
+  struct checkpoint_job *jobs = MEM_NEW(struct checkpoint_job, load->n_slots + CHECKPOINT_SETS);
+  *bytes = MEM_NEW(int64_t, load->n_slots + CHECKPOINT_SETS);
+  *n = 0;
+  for (int64_t i = 0; i < load->n_slots; i++) {
+    const struct checkpoint_slot *slot = &load->slots[i];
+    bool is_table = slot->layer == 0 && slot->tensor == &load->model->layers[0].tensors[0];
+    float *const targets[2] = {checkpoint_get_data(load->part, slot), is_table ? load->part->tied[slot->set] : NULL};
+    for (int k = 0; k < 2; k++) {
+      if (!targets[k]) continue;
+      (*bytes)[*n] = slot->tensor->count * (int64_t)sizeof(float);
+      jobs[(*n)++] = (struct checkpoint_job){.slot = i, .data = targets[k]};
+    }
+  }
+  return jobs;
+}
+
+static int run_load_all(struct load *load, struct checkpoint_info *info) {
+  int64_t n_layers = 0, n_jobs, *bytes;
+  int status = h5_open(load->path, false, &load->file);
+  if (!status) status = read_info(load->file, load->path, info, &n_layers);
+  if (!status) status = check_model(load, n_layers);
+  status = comm_agree_all(load->comm, status);
+  if (status) return status;
+  struct checkpoint_job *jobs = list_jobs(load, &n_jobs, &bytes);
+  status = checkpoint_run_jobs_all(load->comm, jobs, n_jobs, bytes, read_array, load);
+  mem_free(jobs);
+  mem_free(bytes);
+  return status;
+}
+
+int checkpoint_read_all(struct comm *comm, const char *path, const struct model *model, bool weights_only,
+                        const struct checkpoint_part *part, struct checkpoint_info *info) {
+  struct load load = {.comm = comm, .path = path, .model = model, .part = part};
+  int status = verify_all(comm, path);
+  if (status) return status;
+  load.slots = checkpoint_list_slots(model, weights_only ? 1 : CHECKPOINT_SETS, &load.n_slots);
+  status = run_load_all(&load, info);
+  h5_close(&load.file);
+  mem_free(load.slots);
+  return status;
+}
+
+/* ---- a file that is in no index ---- */
+
+struct content {
+  struct h5_file *file;
+  const char *path, *group;
+  void (*poll)(void *context);
+  void *context;
+  int64_t n_arrays;
+};
+
+static int check_array(void *context, const char *name) {
+  struct content *content = context;
+  char *path = mem_format("%s/%s", content->group, name);
+  int n_dims;
+  int64_t dims[2] = {1, 1};
+  void *data;
+  int status = h5_read_dataset(content->file, path, H5_FLOAT32, 2, &n_dims, dims, &data);
+  if (!status)
+    status = checkpoint_check_hash(content->file, content->path, path, data, n_dims < 2 ? dims[0] : dims[0] * dims[1]);
+  content->n_arrays++;
+  content->poll(content->context);
+  mem_free(data);
+  mem_free(path);
+  return status;
+}
+
+int checkpoint_check_content(const char *path, void (*poll)(void *context), void *context) {
+  struct content content = {.path = path, .poll = poll, .context = context};
+  struct checkpoint_info info;
+  int64_t n_layers = 0;
+  int status = h5_open(path, false, &content.file);
+  if (status) return status;
+  status = read_info(content.file, path, &info, &n_layers);
+  for (int set = 0; set < CHECKPOINT_SETS; set++)
+    for (int32_t l = 0; l < n_layers && !status; l++) {
+      char group[CHECKPOINT_PATH_BYTES];
+      checkpoint_get_group(set, l, group);
+      content.group = group;
+      if (h5_has(content.file, group)) status = h5_list(content.file, group, check_array, &content);
+    }
+  if (!status && content.n_arrays == 0) status = error_raise(STATUS_FAILED, "%s has no arrays", path);
+  h5_close(&content.file);
+  return status;
+}
