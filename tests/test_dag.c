@@ -336,10 +336,17 @@ static void check_runs(const struct dag *dag, const struct plan *plan) {
   }
 }
 
-static void count_bounded(const struct dag *dag) {
-  for (int64_t e = 0; e < dag->n_edges; e++)
-    n_bounded += dag->nodes[dag->edge_from[e]].stream == STREAM_SEND && dag->nodes[dag->edge_from[e]].kind != NODE_N &&
-                 dag->nodes[dag->edge_from[e]].kind != NODE_ST && dag->nodes[dag->edge_to[e]].stream == STREAM_COMPUTE;
+/* Edges from a send to a compute node: they leave at least one compute node for the message to travel. */
+static void check_bounded(const struct dag *dag) {
+  for (int64_t e = 0; e < dag->n_edges; e++) {
+    const struct dag_node *send = &dag->nodes[dag->edge_from[e]], *n = &dag->nodes[dag->edge_to[e]];
+    if ((send->kind != NODE_SF && send->kind != NODE_SB) || n->stream != STREAM_COMPUTE) continue;
+    int32_t producer = send->kind == NODE_SF ? find_node(dag, NODE_F, send->stage, send->micro)
+                                             : find_pass(dag, NODE_I, send->stage, send->micro);
+    T_CHECK(n->rank == send->rank && n->position >= dag->nodes[producer].position + 2, "%d nodes later",
+            n->position - dag->nodes[producer].position);
+    n_bounded++;
+  }
 }
 
 static struct dag *check_graph(const struct plan *plan, const struct model *model) {
@@ -351,7 +358,7 @@ static struct dag *check_graph(const struct plan *plan, const struct model *mode
   check_balance(dag);
   check_lives(dag, plan, model);
   check_runs(dag, plan);
-  count_bounded(dag);
+  check_bounded(dag);
   return dag;
 }
 
