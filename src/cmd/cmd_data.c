@@ -160,9 +160,10 @@ static void print_file(const struct tokens *file, const struct tokens_scan *scan
     log_line("%s: %" PRId64 " %s; training %s", file->prefix, faults, faults == 1 ? "fault" : "faults",
              findings->refused ? "refuses this file" : "reads this file with a warning");
   if (!findings->refused)
-    log_line("%s: %s%" PRId64 " documents (%" PRId64 " empty, longest %" PRId64 " tokens), %" PRId64 " tokens (%s)%s",
-             file->prefix, faults ? "" : "no fault; ", file->n_documents, file->n_empty_documents, file->longest,
-             file->n_tokens, tokens_get_type_name(file->type), ids);
+    log_line("%s: %s%" PRId64 " %s (%" PRId64 " empty, longest %" PRId64 " tokens), %" PRId64 " tokens (%s)%s",
+             file->prefix, faults ? "" : "no fault; ", file->n_documents,
+             file->n_documents == 1 ? "document" : "documents", file->n_empty_documents, file->longest, file->n_tokens,
+             tokens_get_type_name(file->type), ids);
 }
 
 static json_t *file_to_json(const struct tokens *file, const struct tokens_scan *scan, json_t *faults, bool refused) {
