@@ -136,11 +136,11 @@ void param_clear_rank_sizes(void *value) {
 static bool add_rank(const struct param_input *in, const struct deck_node *key, const struct deck_node *item,
                      struct params_rank_sizes *sizes) {
   struct param_input part = part_of(in, key), part_size = part_of(in, item);
-  int64_t rank, bytes;
-  char *rest;
+  int64_t rank = -1, bytes;
   errno = 0;
-  rank = key->kind == DECK_SCALAR ? strtoll(key->text, &rest, 10) : -1;
-  if (rank < 0 || errno || key->text[strspn(key->text, "0123456789")] || !key->text[0] || (key->text[0] == '0' && rank))
+  bool digits = key->kind == DECK_SCALAR && key->text[0] && !key->text[strspn(key->text, "0123456789")];
+  if (digits && (key->text[0] != '0' || !key->text[1])) rank = strtoll(key->text, NULL, 10);
+  if (rank < 0 || errno)
     return param_refuse(&part, "has '%s' where a rank should be", key->kind == DECK_SCALAR ? key->text : "a list");
   if (!param_parse_size(&part_size, &bytes)) return false;
   sizes->ranks = mem_resize(sizes->ranks, sizeof *sizes->ranks * (size_t)(sizes->n + 1));

@@ -1,0 +1,87 @@
+#!/bin/bash
+# `penstock deck` as a user meets it: exit codes, where messages go and what they name; and the generated files of the tree
+# are what this program generates.
+set -u
+penstock=${PENSTOCK:-./penstock}
+source=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd)
+folder=$(mktemp -d test_deck-XXXXXX)
+trap 'rm -rf "$OLDPWD/$folder"' EXIT
+case $penstock in /*) ;; *) penstock=$PWD/$penstock ;; esac
+cd "$folder" || exit 1
+failures=0
+
+fail() {
+  echo "failed: $*"
+  failures=$((failures + 1))
+}
+
+# expect CODE PATTERN ARGUMENTS...: the exit code, and a line of the output (for code 2: of standard error alone).
+expect() {
+  local code=$1 pattern=$2 got
+  shift 2
+  "$penstock" deck "$@" > out 2> err
+  got=$?
+  [ $got = "$code" ] || fail "penstock deck $*: exit code $got, not $code: $(cat err)"
+  if [ "$code" = 0 ]; then
+    grep -q -- "$pattern" out || fail "penstock deck $*: no '$pattern' in: $(cat out)"
+    [ -s err ] && fail "penstock deck $*: says on standard error: $(cat err)"
+  else
+    grep -q -- "$pattern" err || fail "penstock deck $*: no '$pattern' in: $(cat err)"
+    [ -s out ] && fail "penstock deck $*: says on standard output: $(cat out)"
+  fi
+}
+
+# What is generated and kept in the tree.
+for pair in "--reference inputs/reference.yml" "--manual doc/user/parameters.md"; do
+  read -r option file <<< "$pair"
+  "$penstock" deck "$option" > made || fail "deck $option"
+  cmp made "$source/$file" || fail "$file is old: penstock deck $option > $file"
+done
+"$penstock" deck --man > made || fail "deck --man"
+grep -q '^.B optimizer.lr' made || fail "no optimizer.lr in the man page"
+
+# Decks of the tree.
+n=0
+for deck in "$source"/inputs/*.yml; do
+  expect 0 ': OK, ' "$deck"
+  n=$((n + 1))
+done
+[ $n -ge 3 ] || fail "only $n decks in inputs"
+
+cat > bad.yml << 'DECK'
+run:
+  steps: 100
+
+optimizer:
+  learnig_rate: 1e-3
+  clip: lots
+memory:
+  device_limit: 40
+DECK
+expect 2 "bad.yml:5:3: unknown key 'learnig_rate' in 'optimizer' (did you mean 'lr'?)" bad.yml
+expect 2 "^bad.yml:6:9: 'optimizer.clip' is 'lots'; allowed: a number, 0 or more" bad.yml
+expect 2 "^bad.yml:8:17: 'memory.device_limit' is '40', which has no unit" bad.yml
+[ "$(wc -l < err)" = 3 ] || fail "three mistakes in $(wc -l < err) lines"
+
+printf 'run:\n  steps: 5\n' > good.yml
+expect 0 'good.yml: OK, 1 of ' good.yml
+expect 0 "'data.train'.* is missing" good.yml
+expect 0 'good.yml: OK, 2 of ' good.yml -D optimizer.lr=1e-3
+expect 0 'good.yml: OK, 1 of ' -D run.steps=6 good.yml
+expect 2 "-D optimizer.lr: 'optimizer.lr' is -1, out of range" good.yml -D optimizer.lr=-1
+expect 2 "-D run.stpes: unknown key 'stpes' in 'run' (did you mean 'steps'?)" good.yml -D run.stpes=4
+expect 2 'none.yml: cannot be read: No such file' none.yml
+expect 2 'deck takes one deck'
+expect 2 'deck takes one deck' good.yml --reference
+expect 2 'deck takes one deck' good.yml bad.yml
+
+mkdir sub
+printf 'include: ../good.yml\nmodel:\n  model_type: gpt2\n' > sub/top.yml
+expect 0 'sub/top.yml: OK, 2 of ' sub/top.yml
+printf 'include: top.yml\nrun:\n  seed: x\n' > sub/over.yml
+printf 'run:\n  steps: x\n' > good.yml
+expect 2 "^sub/over.yml:3:9: 'run.seed'" sub/over.yml
+expect 2 "sub/../good.yml:2:10: 'run.steps'" sub/over.yml
+
+[ $failures = 0 ] && echo passed
+exit $((failures > 0))
