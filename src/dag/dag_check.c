@@ -153,8 +153,9 @@ static int check_norms(const struct dag *dag, const struct plan *plan, const str
       status = error_raise(STATUS_FAILED, "graph: rank %d does not meet the others in the norm", (int)r);
   }
   for (int32_t l = 0; l < plan->n_layers && !status && plan->clip; l++)
-    if (g->tie_receive[l] >= 0 && !has_edge(dag, g->tie_receive[l], hub))
-      status = refuse_node(dag, hub, "it does not wait for the other use's gradient");
+    if (g->tie_receive[l] >= 0 && !has_edge(dag, g->tie_receive[l], g->norm[dag->nodes[g->tie_receive[l]].rank]))
+      status = refuse_node(dag, g->norm[dag->nodes[g->tie_receive[l]].rank],
+                           "it does not wait for the other use's gradient");
   mem_free(waits);
   return status;
 }

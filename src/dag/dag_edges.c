@@ -50,6 +50,13 @@ static void connect_updates(struct dag_builder *b) {
     }
 }
 
+/* A node that comes before every rank's norm: the hub's, and that of its own rank, which sees it without a message. */
+static void add_before_norm(struct dag_builder *b, int32_t v) {
+  int32_t rank = b->dag->nodes[v].rank;
+  dag_edges_add(b, v, b->norm[0]);
+  if (rank > 0) dag_edges_add(b, v, b->norm[rank]);
+}
+
 static void connect_ties(struct dag_builder *b) {
   if (b->tie_send[0] < 0) return;
   int32_t stages[TIE_COUNT] = {0, b->plan->n_stages - 1}, layers[TIE_COUNT] = {0, b->plan->n_layers - 1};
@@ -59,9 +66,8 @@ static void connect_ties(struct dag_builder *b) {
     /* The update adds the other's sum to its own, which must have left by then. */
     dag_edges_add(b, b->tie_send[k], b->update[layers[k]]);
     dag_edges_add(b, b->tie_receive[k], b->update[layers[k]]);
-    if (!b->plan->clip) continue;
-    dag_edges_add(b, b->tie_send[k], b->norm[0]);
-    dag_edges_add(b, b->tie_receive[k], b->norm[0]);
+    if (b->plan->clip) add_before_norm(b, b->tie_send[k]);
+    if (b->plan->clip) add_before_norm(b, b->tie_receive[k]);
   }
 }
 
@@ -72,7 +78,7 @@ static void connect_norms(struct dag_builder *b) {
     int32_t first = dag->stream_offset[r * STREAM_COUNT + STREAM_COMPUTE];
     int32_t last = dag->stream_offset[r * STREAM_COUNT + STREAM_COMPUTE + 1] - 1;
     while (b->plan->clip && last >= first && dag->nodes[dag->stream_nodes[last]].kind == NODE_U) last--;
-    if (last >= first) dag_edges_add(b, dag->stream_nodes[last], b->norm[0]);
+    if (last >= first) add_before_norm(b, dag->stream_nodes[last]);
     if (r > 0) dag_edges_add(b, b->norm[0], b->norm[r]);
   }
 }
