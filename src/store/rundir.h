@@ -10,31 +10,37 @@ enum run_state { RUN_NEW, RUN_DONE, RUN_CHECKPOINTED, RUN_FAILED, RUN_BROKEN /* 
 
 struct rundir;
 
+/* A lock of another host counts as dead when its holder has not touched it for this long. */
+enum { RUNDIR_STALE_SECONDS = 1800 };
+
 /* Makes the folder where needed, takes its lock (a second job in the same folder is STATUS_MISTAKE naming host and pid of
- * the first; a lock left by a dead process of this host, or older than its holder's heartbeat, is taken over), reads and
- * then removes STATUS. *last_step: the last step in metrics.csv (0: none). */
+ * the first; a lock left by a dead process of this host, by an earlier life of this very Slurm job, or not touched for
+ * RUNDIR_STALE_SECONDS by another host is taken over), reads and then removes STATUS and temporary files that a killed run
+ * left. *last_step: the last step in metrics.csv (0: none). */
 int rundir_open(const char *path, struct rundir **dir, enum run_state *state, int64_t *last_step);
 /* Releases the lock. */
 void rundir_close(struct rundir **dir);
 /* Path of a file in the folder ("trace.h5"); owned by the caller. */
 char *rundir_path(const struct rundir *dir, const char *name);
-/* True when the file `stop` is there (it is removed). */
+/* True when the file `stop` is there (it is removed). Also keeps the lock alive: call it every step. */
 bool rundir_take_stop(struct rundir *dir);
-/* Writes STATUS ("DONE", "CHECKPOINTED step 12", "FAILED reason") atomically: temporary name, sync, rename. */
-int rundir_write_status(const char *path, const char *text);
+/* Writes folder/STATUS ("DONE", "CHECKPOINTED step 12", "FAILED reason", made one line) atomically: temporary name, sync,
+ * rename. */
+int rundir_write_status(const char *folder, const char *text);
 /* Version, configure summary, hosts, command line, start time. `text` is the body. */
 int rundir_write_manifest(struct rundir *dir, const char *text);
 
 /* One row of metrics.csv: step,loss,tokens,lr,grad_norm,step_ms,tokens_per_s,tflops,validation_loss; NaN is an empty
- * field. */
+ * field. Reals have as many digits as read back the same. */
 struct metrics_row {
   int64_t step, tokens;
   double loss, lr, grad_norm, step_ms, tokens_per_s, tflops, validation_loss;
 };
 /* Opens metrics.csv for appending after removing rows of steps above last_step (and a broken last line). */
 int metrics_open(struct rundir *dir, int64_t last_step);
+/* Appends a row, whole or not at all. */
 int metrics_append(struct rundir *dir, const struct metrics_row *row);
-/* Reads all rows; *rows owned by the caller. */
+/* Reads all rows up to a broken one; *rows owned by the caller. */
 int metrics_read(const char *path, struct metrics_row **rows, int64_t *n);
 
 #endif

@@ -1,0 +1,21 @@
+/* What the parts of rundir share. Only for store/rundir*.c and store/metrics.c. */
+#ifndef PENSTOCK_STORE_RUNDIR_IMPL_H
+#define PENSTOCK_STORE_RUNDIR_IMPL_H
+
+#include "store/rundir.h"
+
+struct rundir {
+  char *path, *metrics_path;
+  char *lock_path; /* NULL: not held */
+  int lock;        /* descriptor, -1: not open */
+  int metrics;     /* descriptor, -1: not open */
+  double beat;     /* clock_now() of the last heartbeat */
+};
+
+/* rundir_lock.c: takes the folder's lock; STATUS_MISTAKE names the holder. */
+int rundir_lock(struct rundir *dir);
+void rundir_unlock(struct rundir *dir);
+/* Shows that the holder lives; call it often, it writes seldom. */
+void rundir_beat(struct rundir *dir);
+
+#endif

@@ -1,0 +1,301 @@
+/* The run folder: of jobs that start at once exactly one gets it, whatever a killed one has left; STATUS; metrics.csv is
+ * cut to the resumed step and keeps every bit of its numbers; failed writes are reported and leave whole rows.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "store/disk.h"
+#include "store/rundir.h"
+#include "t.h"
+
+static bool no_locks; /* as on a file system without them */
+
+int flock(int descriptor, int operation) {
+  if (!no_locks) return (int)syscall(SYS_flock, descriptor, operation);
+  errno = ENOLCK;
+  return -1;
+}
+
+static char *folder; /* of the current test, new for each */
+static char base[] = "/tmp/penstock-run-XXXXXX";
+
+static void begin_folder(const char *name) {
+  mem_free(folder);
+  folder = mem_format("%s/%s", base, name);
+}
+
+/* Opens and closes; how the run before ended, -1 when refused. */
+static int open_state(int64_t *last_step) {
+  struct rundir *dir;
+  enum run_state state;
+  if (rundir_open(folder, &dir, &state, last_step)) return -1;
+  rundir_close(&dir);
+  return (int)state;
+}
+
+static void write_file(const char *name, const char *text) {
+  char *path = mem_format("%s/%s", folder, name);
+  T_CHECK(!disk_write_text(path, text), "%s", error_text());
+  mem_free(path);
+}
+
+static bool has_file(const char *name) {
+  char *path = mem_format("%s/%s", folder, name);
+  bool there = access(path, F_OK) == 0;
+  mem_free(path);
+  return there;
+}
+
+/* ---- one job at a time ---- */
+
+enum { JOBS = 6 };
+
+/* In a child: takes the folder, tells how that went, holds it until the parent closes the pipe. */
+static void run_job(int go, int told, int end) {
+  struct rundir *dir;
+  enum run_state state;
+  int64_t last_step;
+  char byte;
+  if (read(go, &byte, 1) < 0) _exit(3);
+  int status = rundir_open(folder, &dir, &state, &last_step);
+  byte = (char)(status == STATUS_OK                                               ? 'y'
+                : status == STATUS_MISTAKE && strstr(error_text(), "another job") ? 'n'
+                                                                                  : '?');
+  if (write(told, &byte, 1) != 1 || read(end, &byte, 1) < 0) _exit(3);
+  if (status == STATUS_OK) _exit(9); /* killed: the lock stays */
+  _exit(0);
+}
+
+static void start_together(const char *what) {
+  int go[2], told[2], end[2], won = 0, refused = 0;
+  if (pipe(go) || pipe(told) || pipe(end)) exit(1);
+  for (int i = 0; i < JOBS; i++)
+    if (fork() == 0) {
+      close(go[1]), close(end[1]);
+      run_job(go[0], told[1], end[0]);
+    }
+  close(go[1]); /* all at once */
+  for (int i = 0; i < JOBS; i++) {
+    char byte = 0;
+    if (read(told[0], &byte, 1) != 1) break;
+    won += byte == 'y', refused += byte == 'n';
+  }
+  T_CHECK(won == 1 && refused == JOBS - 1, "%s: %d of %d jobs have the folder, %d were refused", what, won, JOBS,
+          refused);
+  close(end[1]);
+  for (int i = 0; i < JOBS; i++) wait(NULL);
+  close(go[0]), close(told[0]), close(told[1]), close(end[0]);
+}
+
+static void test_race(void) {
+  for (int i = 0; i < 20; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "race%d", i);
+    begin_folder(name);
+    no_locks = i % 2;
+    start_together("a new folder");
+    start_together("what a killed job left");
+    int64_t last_step;
+    T_CHECK(open_state(&last_step) >= 0, "after both: %s", error_text());
+  }
+  no_locks = false;
+}
+
+static void write_lock(const char *host, long pid, const char *boot, const char *job, int age) {
+  char *text = mem_format("host %s pid %ld started 12345 boot %s job %s restart 0\n", host, pid, boot, job);
+  write_file(".lock.7", text);
+  char *path = mem_format("%s/.lock.7", folder);
+  struct timespec times[2] = {{.tv_sec = time(NULL) - age}, {.tv_sec = time(NULL) - age}};
+  T_CHECK(!utimensat(AT_FDCWD, path, times, 0), "touch %s", path);
+  mem_free(path);
+  mem_free(text);
+}
+
+static void test_foreign_locks(void) {
+  int64_t last_step;
+  char host[256];
+  gethostname(host, sizeof host);
+  begin_folder("foreign");
+  open_state(&last_step);
+  write_lock("elsewhere", 17, "x", "99", 60);
+  T_CHECK(open_state(&last_step) == -1 && strstr(error_text(), "17 on host elsewhere (job 99)") &&
+              strstr(error_text(), ".lock.7"),
+          "%s", error_text());
+  setenv("SLURM_JOB_ID", "99", 1);
+  T_CHECK(open_state(&last_step) == -1, "another step of the same job");
+  setenv("SLURM_RESTART_COUNT", "1", 1);
+  T_CHECK(open_state(&last_step) >= 0, "a job started again by Slurm: %s", error_text());
+  unsetenv("SLURM_RESTART_COUNT");
+  unsetenv("SLURM_JOB_ID");
+  T_CHECK(!has_file(".lock.7"), "a dead lock stays");
+  write_lock("elsewhere", 17, "x", "-", RUNDIR_STALE_SECONDS + 10);
+  T_CHECK(open_state(&last_step) >= 0, "no sign of life: %s", error_text());
+  write_lock(host, (long)getpid(), "another-boot", "-", 0);
+  T_CHECK(open_state(&last_step) >= 0, "before the last boot: %s", error_text());
+  struct rundir *dir, *second;
+  enum run_state state;
+  T_CHECK(!rundir_open(folder, &dir, &state, &last_step), "%s", error_text());
+  T_CHECK(rundir_open(folder, &second, &state, &last_step) == STATUS_MISTAKE && !second, "the same process twice");
+  rundir_close(&dir);
+  write_file(".lock.7", "");
+  T_CHECK(open_state(&last_step) >= 0 && !has_file(".lock.7"), "an empty lock: %s", error_text());
+}
+
+/* ---- STATUS and the rest ---- */
+
+static void test_states(void) {
+  int64_t last_step = -1;
+  begin_folder("states");
+  T_CHECK(open_state(&last_step) == RUN_NEW && last_step == 0, "new");
+  struct rundir *dir;
+  enum run_state state;
+  rundir_open(folder, &dir, &state, &last_step);
+  T_CHECK(!rundir_write_manifest(dir, "version 1\n"), "%s", error_text());
+  T_CHECK(!rundir_take_stop(dir), "no stop");
+  write_file("stop", "");
+  T_CHECK(rundir_take_stop(dir) && !rundir_take_stop(dir), "stop is taken once");
+  rundir_close(&dir);
+  T_CHECK(open_state(&last_step) == RUN_BROKEN, "no STATUS");
+  const struct {
+    const char *text;
+    enum run_state state;
+  } cases[] = {
+      {"DONE", RUN_DONE}, {"CHECKPOINTED step 12", RUN_CHECKPOINTED}, {"FAILED loss\nis not finite", RUN_FAILED}};
+  for (int i = 0; i < 3; i++) {
+    T_CHECK(!rundir_write_status(folder, cases[i].text), "%s", error_text());
+    char *path = mem_format("%s/STATUS", folder), *text;
+    disk_read_text(path, &text);
+    T_CHECK(text && strchr(text, '\n') == text + strlen(text) - 1, "one line: %s", text);
+    mem_free(text);
+    mem_free(path);
+    write_file("plan.h5.tmp", "half");
+    T_CHECK(open_state(&last_step) == (int)cases[i].state, "%s", cases[i].text);
+    T_CHECK(!has_file("STATUS") && !has_file("plan.h5.tmp"), "what a start removes");
+  }
+  T_CHECK(rundir_write_status("/proc/none", "DONE") == STATUS_FAILED && strstr(error_text(), "/proc/none/STATUS"), "%s",
+          error_text());
+  struct rundir *none;
+  write_file("file", "");
+  begin_folder("states/file/run");
+  T_CHECK(rundir_open(folder, &none, &state, &last_step) == STATUS_FAILED && strstr(error_text(), folder), "%s",
+          error_text());
+}
+
+/* ---- metrics.csv ---- */
+
+static struct metrics_row make_row(int64_t step) {
+  return (struct metrics_row){.step = step,
+                              .tokens = step * 10000000000,
+                              .loss = 1.0 / (double)(step + 2),
+                              .lr = 3e-4,
+                              .grad_norm = step == 3 ? INFINITY : exp((double)step),
+                              .step_ms = 0.1 + 0.2,
+                              .tokens_per_s = 12345.678901234567,
+                              .tflops = 1e-300,
+                              .validation_loss = step % 2 ? NAN : 2.5};
+}
+
+/* Rows of steps 1..n exactly; the number that are wrong, or -1. */
+static int64_t check_metrics(int64_t n) {
+  struct metrics_row *rows;
+  int64_t got, wrong = 0;
+  char *path = mem_format("%s/metrics.csv", folder);
+  if (metrics_read(path, &rows, &got)) got = -1;
+  for (int64_t i = 0; i < n && got == n; i++) {
+    struct metrics_row should = make_row(i + 1);
+    wrong += rows[i].step != should.step || rows[i].tokens != should.tokens || rows[i].loss != should.loss ||
+             rows[i].lr != should.lr || rows[i].grad_norm != should.grad_norm || rows[i].step_ms != should.step_ms ||
+             rows[i].tokens_per_s != should.tokens_per_s || rows[i].tflops != should.tflops ||
+             (should.step % 2 ? !isnan(rows[i].validation_loss) : rows[i].validation_loss != 2.5);
+  }
+  mem_free(rows);
+  mem_free(path);
+  return got == n ? wrong : -1;
+}
+
+static void append_rows(int64_t from_step, int64_t first, int64_t last) {
+  struct rundir *dir;
+  enum run_state state;
+  int64_t last_step;
+  T_CHECK(!rundir_open(folder, &dir, &state, &last_step) && !metrics_open(dir, from_step), "%s", error_text());
+  for (int64_t step = first; step <= last; step++) {
+    struct metrics_row row = make_row(step);
+    T_CHECK(!metrics_append(dir, &row), "%s", error_text());
+  }
+  rundir_close(&dir);
+}
+
+static void test_metrics(void) {
+  int64_t last_step;
+  begin_folder("metrics");
+  char *path = mem_format("%s/metrics.csv", folder), *text;
+  append_rows(0, 1, 10);
+  T_CHECK(check_metrics(10) == 0, "ten rows");
+  disk_read_text(path, &text);
+  T_CHECK(!strncmp(text, "step,loss,tokens,lr,grad_norm,step_ms,tokens_per_s,tflops,validation_loss\n", 74), "%.80s",
+          text);
+  T_CHECK(strstr(text, "\n1,0.333333333333333") && strstr(text, ",0.0003,"), "%s", text);
+  append_rows(7, 8, 9);
+  T_CHECK(check_metrics(9) == 0, "resumed at step 7");
+  int descriptor = open(path, O_WRONLY | O_APPEND);
+  T_CHECK(write(descriptor, "10,0.5,12", 9) == 9, "half a row");
+  close(descriptor);
+  T_CHECK(open_state(&last_step) == RUN_BROKEN && last_step == 9, "last step %" PRId64, last_step);
+  append_rows(9, 10, 11);
+  T_CHECK(check_metrics(11) == 0, "the broken row is dropped");
+  append_rows(0, 1, 1);
+  T_CHECK(check_metrics(1) == 0, "from the start");
+  mem_free(text);
+  mem_free(path);
+}
+
+static void test_metrics_limit(void) {
+  begin_folder("limit");
+  struct rundir *dir;
+  enum run_state state;
+  int64_t last_step;
+  rundir_open(folder, &dir, &state, &last_step);
+  T_CHECK(!metrics_open(dir, 0), "%s", error_text());
+  struct rlimit old, limit;
+  getrlimit(RLIMIT_FSIZE, &old);
+  struct metrics_row row = make_row(1);
+  metrics_append(dir, &row);
+  limit = (struct rlimit){.rlim_cur = 220, .rlim_max = old.rlim_max}; /* in the middle of the second row */
+  setrlimit(RLIMIT_FSIZE, &limit);
+  row = make_row(2);
+  int status = metrics_append(dir, &row);
+  setrlimit(RLIMIT_FSIZE, &old);
+  T_CHECK(status == STATUS_FAILED && strstr(error_text(), "metrics.csv") && strstr(error_text(), "too large"), "%s",
+          error_text());
+  T_CHECK(check_metrics(1) == 0, "no half row");
+  T_CHECK(!metrics_append(dir, &row) && check_metrics(2) == 0, "with room again: %s", error_text());
+  rundir_close(&dir);
+}
+
+int main(void) {
+  signal(SIGXFSZ, SIG_IGN);
+  if (!mkdtemp(base)) return 1;
+  test_race();
+  test_foreign_locks();
+  test_states();
+  test_metrics();
+  test_metrics_limit();
+  char *command = mem_format("rm -rf %s", base);
+  T_CHECK(system(command) == 0, "%s", command);
+  mem_free(command);
+  mem_free(folder);
+  T_CHECK(mem_balance() == 0, "%" PRId64 " allocations live", mem_balance());
+  return t_end();
+}
