@@ -71,3 +71,27 @@ void param_value_clear(const struct param_row *row, void *value) {
   if (types[row->type].clear) types[row->type].clear(value);
   memset(value, 0, types[row->type].bytes);
 }
+
+/* Length of the character that begins here, 0 when it is none that YAML has. */
+static size_t measure_character(const unsigned char *text) {
+  if (*text < 0x80) return *text >= ' ' && *text != 0x7f;
+  size_t n = *text >= 0xf0 ? 4 : *text >= 0xe0 ? 3 : 2;
+  if (*text < 0xc2 || *text > 0xf4) return 0;
+  unsigned long code = *text & (0xffu >> (n + 1));
+  for (size_t i = 1; i < n; i++) {
+    if ((text[i] & 0xc0) != 0x80) return 0;
+    code = code << 6 | (text[i] & 0x3f);
+  }
+  static const unsigned long least[] = {0, 0, 0xa0, 0x800, 0x10000};
+  bool surrogate = code >= 0xd800 && code < 0xe000, special = code == 0xfeff || code == 0xfffe || code == 0xffff;
+  return code >= least[n] && code < 0x110000 && !surrogate && !special ? n : 0;
+}
+
+void param_value_make_printable(char *text) {
+  for (size_t n; *text; text += n) {
+    n = measure_character((unsigned char *)text);
+    if (n) continue;
+    *text = '_';
+    n = 1;
+  }
+}

@@ -17,4 +17,8 @@ void param_value_clear(const struct param_row *row, void *value);
 /* A text as a YAML scalar, quoted where it must be; owned by the caller. */
 char *param_value_quote(const char *text);
 
+/* Replaces, by '_', what a YAML text may not hold: control characters and bytes that are not UTF-8. For names of files,
+ * which may be anything. */
+void param_value_make_printable(char *text);
+
 #endif

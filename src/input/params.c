@@ -160,17 +160,25 @@ static void apply_override(struct parse *parse, const char *text) {
 
 /* ---- defaults ---- */
 
-/* Puts a value in deck syntax in its place; what the table does not allow is a bug of the program. */
+/* Puts a value in its place; what the table does not allow is a bug of the program. */
+static void put_node(struct params *params, enum param_id id, const struct deck_node *node, enum param_origin origin,
+                     const char *reason) {
+  const struct param_row *row = &param_rows[id];
+  struct mistakes mistakes = {0};
+  bool good = param_value_parse(row, node, row->key, param_at(params, row), &mistakes);
+  CHECK(good, "%s.%s: %s", row->section, row->key, mistakes.text ? mistakes.text : "a value that is not YAML");
+  set_source(params, id, origin, reason ? mem_strdup(reason) : NULL);
+}
+
+/* The same of a text in deck syntax. */
 static void put(struct params *params, enum param_id id, const char *text, enum param_origin origin,
                 const char *reason) {
   struct mistakes mistakes = {0};
   struct deck_node node;
   deck_parse_value(text, param_rows[id].key, &node, &mistakes);
-  bool good =
-      param_value_parse(&param_rows[id], &node, param_rows[id].key, param_at(params, &param_rows[id]), &mistakes);
-  CHECK(good, "%s.%s: %s", param_rows[id].section, param_rows[id].key, mistakes.text ? mistakes.text : "broken value");
+  mem_free(mistakes.text);
+  put_node(params, id, &node, origin, reason);
   deck_node_fini(&node);
-  set_source(params, id, origin, reason ? mem_strdup(reason) : NULL);
 }
 
 static void put_defaults(struct params *params) {
@@ -181,28 +189,24 @@ static void put_defaults(struct params *params) {
 
 /* Fills in a default that follows from other keys, unless there is a value or a mistake in it. Takes over `text`. */
 static void put_rule(struct parse *parse, enum param_id id, char *text) {
-  if (!params_is_set(parse->params, id) && !parse->broken[id]) put(parse->params, id, text, PARAM_DEFAULT, NULL);
+  const struct deck_node node = {.kind = DECK_SCALAR, .text = text};
+  if (!params_is_set(parse->params, id) && !parse->broken[id]) put_node(parse->params, id, &node, PARAM_DEFAULT, NULL);
   mem_free(text);
-}
-
-static char *quote(char *text) {
-  char *quoted = param_value_quote(text);
-  mem_free(text);
-  return quoted;
 }
 
 /* "inputs/llama.yml" -> "llama" */
 static char *make_name(const char *deck_name) {
-  if (!deck_name) return mem_strdup("run");
-  const char *slash = strrchr(deck_name, '/'), *base = slash ? slash + 1 : deck_name, *point = strrchr(base, '.');
-  if (!point || point == base || (strcmp(point, ".yml") && strcmp(point, ".yaml"))) return mem_strdup(base);
-  return mem_format("%.*s", (int)(point - base), base);
+  const char *slash = deck_name ? strrchr(deck_name, '/') : NULL, *base = slash ? slash + 1 : deck_name;
+  char *name = mem_strdup(base && base[0] ? base : "run"), *point = strrchr(name, '.');
+  if (point && point > name && (!strcmp(point, ".yml") || !strcmp(point, ".yaml"))) *point = '\0';
+  param_value_make_printable(name);
+  return name;
 }
 
 static void put_rules(struct parse *parse) {
   struct params *params = parse->params;
-  put_rule(parse, PARAM_run_name, quote(make_name(params->deck_name)));
-  if (params->run.name) put_rule(parse, PARAM_run_folder, quote(mem_format("runs/%s", params->run.name)));
+  put_rule(parse, PARAM_run_name, make_name(params->deck_name));
+  if (params->run.name) put_rule(parse, PARAM_run_folder, mem_format("runs/%s", params->run.name));
   bool wsd = params->optimizer.schedule == PARAMS_SCHEDULE_WSD;
   int64_t steps = params->run.steps, decay = wsd ? steps / 10 + (steps % 10 > 0) : steps;
   put_rule(parse, PARAM_optimizer_decay_steps, mem_format("%lld", (long long)(decay > 0 ? decay : 1)));

@@ -69,12 +69,14 @@ static void print_used(FILE *out, const struct params *params, const char *path)
     const struct param_row *row = &param_rows[id];
     if (id == 0 || strcmp(row->section, param_rows[id - 1].section)) fprintf(out, "\n%s:\n", row->section);
     char *value = format_used(params, (enum param_id)id, path);
-    const char *source = params->sources[id].text;
+    char *source = mem_strdup(params->sources[id].text ? params->sources[id].text : "default");
+    param_value_make_printable(source);
     params_print_help(out, row);
     if (value)
-      fprintf(out, "  %s: %s  # %s\n", row->key, value, source ? source : "default");
+      fprintf(out, "  %s: %s  # %s\n", row->key, value, source);
     else
       fprintf(out, "  # %s:  # not set: %s\n", row->key, row->standard);
+    mem_free(source);
     mem_free(value);
   }
 }
