@@ -1,0 +1,104 @@
+/* Products of small tiles that lie in the first caches, for attention. Tiles are row-major with rows of whole groups of
+ * TILE_COLUMNS floats (zeros behind the end), and of whole groups of TILE_ROWS rows.
+ */
+#ifndef PENSTOCK_KERNELS_ATTENTION_TILE_H
+#define PENSTOCK_KERNELS_ATTENTION_TILE_H
+
+#include "vec.h"
+
+enum { TILE_ROWS = 4, TILE_COLUMNS = 2 * VEC, TILE_KEYS = 64 };
+
+static inline int64_t tile_round(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+static inline int64_t tile_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t tile_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* What of a product the causal mask leaves: query i may see key j if j <= i + shift (shift, a multiple of TILE_ROWS, is
+ * the distance of the tiles' first positions). */
+enum tile_part {
+  TILE_SCORES,   /* rows are queries, columns keys: only what is visible is needed */
+  TILE_BY_KEY,   /* rows are queries, the sum is over keys: the rest of A is zero */
+  TILE_BY_QUERY, /* rows are keys, the sum is over queries: the rest of A is zero */
+};
+
+/* C = A B + beta C; A's element (i, k) is at a[i * a_row + k * a_column]. Rows of queries that see no key are left as they
+ * are. */
+struct tile_product {
+  enum tile_part part;
+  int64_t shift;
+  int64_t rows, columns, depth;
+  const float *a;
+  int64_t a_row, a_column;
+  const float *b;
+  int64_t ldb;
+  float *c;
+  int64_t ldc;
+  int beta;
+};
+
+/* Four rows by two vectors of C, over k in [k, end). */
+static inline void tile_block(const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t ldb, int64_t k,
+                              int64_t end, float *c, int64_t ldc, int beta) {
+  vec left[TILE_ROWS], right[TILE_ROWS];
+#pragma GCC unroll 4
+  for (int i = 0; i < TILE_ROWS; i++) {
+    left[i] = beta ? vec_load(c + i * ldc) : vec_set(0.0f);
+    right[i] = beta ? vec_load(c + i * ldc + VEC) : vec_set(0.0f);
+  }
+  for (; k < end; k++) {
+    vec b0 = vec_load(b + k * ldb), b1 = vec_load(b + k * ldb + VEC);
+#pragma GCC unroll 4
+    for (int i = 0; i < TILE_ROWS; i++) {
+      vec factor = vec_set(a[i * a_row + k * a_column]);
+      left[i] += factor * b0;
+      right[i] += factor * b1;
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < TILE_ROWS; i++) {
+    vec_store(c + i * ldc, left[i]);
+    vec_store(c + i * ldc + VEC, right[i]);
+  }
+}
+
+static inline void tile_multiply(struct tile_product p) {
+  for (int64_t i = 0; i < p.rows; i += TILE_ROWS) {
+    int64_t columns = p.columns, first = 0, end = p.depth, seen = tile_max(0, i + TILE_ROWS + p.shift);
+    if (!seen && p.part != TILE_BY_QUERY) continue;
+    if (p.part == TILE_SCORES) columns = tile_min(columns, tile_round(seen, TILE_COLUMNS));
+    if (p.part == TILE_BY_KEY) end = tile_min(end, seen);
+    if (p.part == TILE_BY_QUERY) first = tile_max(0, i - p.shift);
+    for (int64_t j = 0; j < columns; j += TILE_COLUMNS)
+      tile_block(p.a + i * p.a_row, p.a_row, p.a_column, p.b + j, p.ldb, first, end, p.c + i * p.ldc + j, p.ldc,
+                 p.beta);
+  }
+}
+
+/* Copies n rows of `width` floats, `ld` apart, times `scale`, into rows of tile_width, and clears the rest of the tile:
+ * columns from width on, rows from n to a whole group. */
+static inline void tile_pack(float *tile, int64_t tile_width, const float *x, int64_t ld, int64_t n, int64_t width,
+                             float scale) {
+  int64_t rows = tile_round(n, TILE_ROWS);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < tile_width; j += VEC) {
+      int64_t left = i < n && j < width ? width - j : 0;
+      vec_store(tile + i * tile_width + j, vec_load_part(x + i * ld + j, left) * scale);
+    }
+}
+
+/* The same transposed: column i of a tile [width][TILE_KEYS] is row i of x; columns from n on are cleared. */
+static inline void tile_pack_transposed(float *tile, const float *x, int64_t ld, int64_t n, int64_t width) {
+  for (int64_t j = 0; j < width; j++) {
+    float *line = tile + j * TILE_KEYS;
+    for (int64_t i = 0; i < n; i++) line[i] = x[i * ld + j];
+    for (int64_t i = n; i < TILE_KEYS; i++) line[i] = 0.0f;
+  }
+}
+
+/* Zeros where the element is at or beyond n (elements left from here). */
+static inline vec tile_cut(vec x, int64_t n) {
+  if (n >= VEC) return x;
+  for (int i = 0; i < VEC; i++) x[i] = i < n ? x[i] : 0.0f;
+  return x;
+}
+
+#endif

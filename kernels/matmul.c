@@ -1,0 +1,95 @@
+/* A product is cut into a grid of tiles along M and N, by its shape alone, and each tile is one single-threaded call of
+ * the library. The grid is a compromise: large tiles run faster, many tiles keep more threads busy. No number of threads
+ * may decide (the bits would depend on it), so that the grid is taken that does well for all of a few numbers.
+ */
+#include "kernels.h"
+
+#include "base/pool.h"
+#include "matmul_library.h"
+
+static const int counts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+static const int threads[] = {1, 2, 3, 4, 6, 8};
+
+enum { N_COUNTS = sizeof counts / sizeof *counts, N_THREADS = sizeof threads / sizeof *threads };
+
+/* Edges of tiles are multiples of this, but for the last. */
+enum { TILE_UNIT = 16 };
+
+struct product {
+  bool trans_a, trans_b;
+  int64_t m, n, k;
+  const float *a, *b;
+  float *c;
+  int64_t lda, ldb, ldc;
+  float beta;
+  int64_t tile_m, tile_n, tiles_n;
+};
+
+static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* Seconds, in multiply-adds, of a grid of tiles: the sum over numbers of threads of the time above what is ideal. */
+static double judge_grid(const struct product *p, int64_t tile_m, int64_t tile_n) {
+  const double call = 1e5; /* what a call costs besides */
+  double tile = (double)tile_m * (double)tile_n * (double)p->k;
+  tile = tile * matmul_library_get_cost(p->trans_a, p->trans_b, tile_m, tile_n, p->lda, p->ldb) + call;
+  int64_t tiles = divide_up(p->m, tile_m) * divide_up(p->n, tile_n);
+  double sum = 0;
+  for (int i = 0; i < N_THREADS; i++) sum += (double)divide_up(tiles, threads[i]) * tile * threads[i];
+  return sum;
+}
+
+static int64_t cut_edge(int64_t size, int parts) {
+  int64_t edge = divide_up(divide_up(size, parts), TILE_UNIT) * TILE_UNIT;
+  return edge < size ? edge : size;
+}
+
+static void choose_grid(struct product *p) {
+  double best = 0;
+  for (int i = 0; i < N_COUNTS; i++) {
+    int64_t tile_m = cut_edge(p->m, counts[i]);
+    for (int j = 0; j < N_COUNTS; j++) {
+      int64_t tile_n = cut_edge(p->n, counts[j]);
+      double value = judge_grid(p, tile_m, tile_n);
+      if (best == 0 || value < best) {
+        best = value;
+        p->tile_m = tile_m;
+        p->tile_n = tile_n;
+      }
+      if (tile_n <= TILE_UNIT) break;
+    }
+    if (tile_m <= TILE_UNIT) break;
+  }
+  p->tiles_n = divide_up(p->n, p->tile_n);
+}
+
+static void multiply_tile(void *context, int64_t i) {
+  const struct product *p = context;
+  int64_t row = i / p->tiles_n * p->tile_m, column = i % p->tiles_n * p->tile_n;
+  int64_t m = p->m - row < p->tile_m ? p->m - row : p->tile_m;
+  int64_t n = p->n - column < p->tile_n ? p->n - column : p->tile_n;
+  matmul_library_multiply(p->trans_a, p->trans_b, m, n, p->k, p->a + (p->trans_a ? row : row * p->lda), p->lda,
+                          p->b + (p->trans_b ? column * p->ldb : column), p->ldb, p->beta, p->c + row * p->ldc + column,
+                          p->ldc);
+}
+
+void matmul_init_cpu(void) { matmul_library_init(); }
+
+const char *matmul_get_library(void) { return matmul_library_get_name(); }
+
+void matmul_cpu(struct pool *pool, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a,
+                int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
+  struct product p = {.trans_a = trans_a,
+                      .trans_b = trans_b,
+                      .m = m,
+                      .n = n,
+                      .k = k,
+                      .a = a,
+                      .b = b,
+                      .c = c,
+                      .lda = lda,
+                      .ldb = ldb,
+                      .ldc = ldc,
+                      .beta = beta};
+  choose_grid(&p);
+  pool_run(pool, divide_up(m, p.tile_m) * p.tiles_n, multiply_tile, &p);
+}

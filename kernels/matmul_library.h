@@ -1,0 +1,22 @@
+/* The library of matrix products, as matmul.c sees it: one single-threaded call, and how its speed depends on the tile. */
+#ifndef PENSTOCK_KERNELS_MATMUL_LIBRARY_H
+#define PENSTOCK_KERNELS_MATMUL_LIBRARY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* C[m,n] = op(A) op(B) + beta C, row-major, on the calling thread alone, whatever thread that is. */
+void matmul_library_multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                             const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+
+/* Relative seconds of a multiply-add in a product of this shape: 1 for a large one. A rule of thumb by which matmul.c
+ * compares ways to cut; a function of its arguments alone. */
+double matmul_library_get_cost(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t lda, int64_t ldb);
+
+/* The calling thread's (and where there is no such thing, the process's) share of the library's threads: 1. */
+void matmul_library_init(void);
+
+/* Name and version; static text. */
+const char *matmul_library_get_name(void);
+
+#endif

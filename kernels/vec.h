@@ -1,0 +1,133 @@
+/* Vectors of float for the kernels, on the compiler's own vector types; only what those cannot say has an x86 form.
+ * Loads and stores take any address. A tail is loaded into a vector filled up with zeros and goes through the same code
+ * as whole vectors, so that an element's bits do not depend on where it stands.
+ */
+#ifndef PENSTOCK_KERNELS_VEC_H
+#define PENSTOCK_KERNELS_VEC_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
+
+/* 8 on all machines but those of AVX-512: 128-bit machines then run two registers a vector. */
+#ifdef __AVX512F__
+#define VEC 16
+#else
+#define VEC 8
+#endif
+
+typedef float vec __attribute__((vector_size(4 * VEC)));
+typedef int32_t vec_int __attribute__((vector_size(4 * VEC)));
+typedef float vec_loose __attribute__((vector_size(4 * VEC), aligned(4), may_alias));
+
+static inline vec vec_set(float x) { return x - (vec){0}; }
+static inline vec vec_load(const float *p) { return *(const vec_loose *)p; }
+static inline void vec_store(float *p, vec x) { *(vec_loose *)p = x; }
+
+/* The first n elements (n may be VEC or more), zeros behind them. */
+static inline vec vec_load_part(const float *p, int64_t n) {
+  if (n >= VEC) return vec_load(p);
+  vec x = {0};
+  memcpy(&x, p, (size_t)n * sizeof *p);
+  return x;
+}
+
+static inline void vec_store_part(float *p, vec x, int64_t n) {
+  if (n >= VEC)
+    vec_store(p, x);
+  else
+    memcpy(p, &x, (size_t)n * sizeof *p);
+}
+
+/* Element by element: mask (all ones or zeros, of a comparison) ? a : b. */
+static inline vec vec_select(vec_int mask, vec a, vec b) { return (vec)((mask & (vec_int)a) | (~mask & (vec_int)b)); }
+
+/* The larger one; b where either is NaN. */
+static inline vec vec_max(vec a, vec b) {
+#if defined(__AVX512F__)
+  return (vec)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+  return (vec)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+  return vec_select(a > b, a, b);
+#endif
+}
+
+/* The smaller one; b where either is NaN. */
+static inline vec vec_min(vec a, vec b) {
+#if defined(__AVX512F__)
+  return (vec)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+  return (vec)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+  return vec_select(a < b, a, b);
+#endif
+}
+
+static inline vec vec_sqrt(vec x) {
+#if defined(__AVX512F__)
+  return (vec)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX__)
+  return (vec)_mm256_sqrt_ps((__m256)x);
+#else
+  for (int i = 0; i < VEC; i++) x[i] = sqrtf(x[i]);
+  return x;
+#endif
+}
+
+/* Sum and maximum of the elements, always in the same order. */
+static inline float vec_sum(vec x) {
+  float part[VEC];
+  vec_store(part, x);
+  for (int half = VEC / 2; half; half /= 2)
+    for (int i = 0; i < half; i++) part[i] += part[i + half];
+  return part[0];
+}
+
+static inline float vec_top(vec x) {
+  float top = x[0];
+  for (int i = 1; i < VEC; i++) top = x[i] > top ? x[i] : top;
+  return top;
+}
+
+/* exp(x) to within 1.5 units in the last place; 0 below -87.3 (where floats are denormal), about 2e38 above 88; NaN stays.
+ * x is cut into n ln 2 + r, and exp(r) = 1 + r + r^2 q(r) with q fitted on |r| <= ln 2 / 2. */
+static inline vec vec_exp(vec x) {
+  const vec shift = vec_set(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
+  vec clipped = vec_min(vec_set(88.0f), vec_max(vec_set(-87.3f), x));
+  vec moved = clipped * 1.44269504f + shift;
+  vec n = moved - shift;
+  vec r = clipped - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  vec q = vec_set(1.39263256e-3f);
+  q = q * r + 8.36329275e-3f;
+  q = q * r + 4.16665538e-2f;
+  q = q * r + 1.66665763e-1f;
+  q = q * r + 0.5f;
+  vec y = (q * r) * r + r + 1.0f;
+  vec_int power = ((vec_int)moved - (vec_int)shift + 127) << 23;
+  y = y * (vec)power;
+  return vec_select(x < vec_set(-87.3f), vec_set(0.0f), y);
+}
+
+/* 1 / (1 + exp(-x)) */
+static inline vec vec_sigmoid(vec x) { return vec_set(1.0f) / (vec_exp(-x) + 1.0f); }
+
+/* Phi(x), the normal distribution function, to within 1e-6 of itself where it is above 1e-6. With z = |x| / sqrt 2 and
+ * t = 1 / (1 + z/2): erfc(z) = t exp(-z^2) P(t), P fitted on z <= 12. */
+static inline vec vec_normal_cdf(vec x) {
+  static const float fit[] = {-0.130729680f, 0.442419176f, -0.682401106f, 0.426850653f, -0.0988152671f,
+                              0.224893933f,  0.238942451f, 0.282805154f,  0.282067792f};
+  vec z = vec_max(x, -x) * 0.707106781f;
+  vec t = vec_set(1.0f) / (z * 0.5f + 1.0f);
+  vec p = vec_set(0.0139668846f);
+  for (unsigned i = 0; i < sizeof fit / sizeof *fit; i++) p = p * t + fit[i];
+  vec half = p * t * vec_exp(-(x * x) * 0.5f) * 0.5f;
+  return vec_select(x < vec_set(0.0f), half, 1.0f - half);
+}
+
+#endif
