@@ -11,9 +11,9 @@
  *   receiving compute node k-2 -> RF (RB) when node k consumes it: its buffer exists from the start of node k-1
  *   sending   SF (SB) -> a later compute node of the sender, where nothing else bounds the life of the sent buffer
  *   updates   RT and ST -> the U of their layer; with clip N -> each U of its rank
- *   norm      with clip the last pass of every rank (and RT, ST) -> N of rank 0, without clip the last U of every rank -> N of
- *             rank 0; N of rank 0 -> N of every other rank. So all ranks meet with 2p edges: no N ends before every gradient
- *             of every rank is complete. A collective does the same by itself; it needs the edges of its own rank only.
+ *   norm      with clip the last pass of every rank (and RT, ST), without clip its last U -> N of its own rank and N of rank 0;
+ *             N of rank 0 -> N of every other rank. So all ranks meet with some 3p edges: no N ends before every gradient of
+ *             every rank is complete. A collective does the same by itself: it needs the edges of its own rank only.
  *
  * Memory. Every device allocation is a row of the buffer table: allocated when compute node `alloc` starts, freed when
  * compute node `release` ends, both on the buffer's rank, so that the bytes in use follow from each rank's compute order

@@ -136,26 +136,45 @@ static int check_layer(const struct dag *dag, const struct plan *plan, const str
   return STATUS_OK;
 }
 
-/* Rank 0's N waits for every rank's last pass, the others wait for it. */
-static int check_norms(const struct dag *dag, const struct plan *plan, const struct gradients *g) {
-  int32_t hub = g->norm[0];
-  if (hub < 0) return error_raise(STATUS_FAILED, "graph: rank 0 has no norm");
-  int32_t *waits = make_table(dag->n_ranks);
-  for (int64_t e = dag->in_offset[hub]; e < dag->in_offset[hub + 1]; e++) {
+/* waits[rank] grows to the position of the last compute node of each rank that v waits for. */
+static void note_waits(const struct dag *dag, int32_t v, int32_t *waits) {
+  for (int64_t e = dag->in_offset[v]; e < dag->in_offset[v + 1]; e++) {
     const struct dag_node *n = &dag->nodes[dag->edge_from[e]];
     if (n->stream == STREAM_COMPUTE && n->position > waits[n->rank]) waits[n->rank] = n->position;
   }
-  int status = STATUS_OK;
-  for (int32_t r = 0; r < dag->n_ranks && !status; r++) {
-    if (waits[r] < g->rank_end[r])
-      status = error_raise(STATUS_FAILED, "graph: the norm does not wait for the gradients of rank %d", (int)r);
-    else if (g->norm[r] < 0 || (r > 0 && !has_edge(dag, hub, g->norm[r])))
-      status = error_raise(STATUS_FAILED, "graph: rank %d does not meet the others in the norm", (int)r);
+}
+
+/* A rank's N waits for that rank's last pass by itself, and for all others' through rank 0's. */
+static int check_norm(const struct dag *dag, const struct gradients *g, int32_t rank, int32_t hub_waits) {
+  int32_t v = g->norm[rank], hub = g->norm[0];
+  if (v < 0 || (v != hub && !has_edge(dag, hub, v)))
+    return error_raise(STATUS_FAILED, "graph: rank %d does not meet the others in the norm", (int)rank);
+  int32_t own = -1;
+  for (int64_t e = dag->in_offset[v]; e < dag->in_offset[v + 1]; e++) {
+    const struct dag_node *n = &dag->nodes[dag->edge_from[e]];
+    if (n->rank == rank && n->stream == STREAM_COMPUTE && n->position > own) own = n->position;
   }
+  if (hub_waits < g->rank_end[rank] || own < g->rank_end[rank])
+    return error_raise(STATUS_FAILED, "graph: the norm does not wait for the gradients of rank %d", (int)rank);
+  return STATUS_OK;
+}
+
+/* With clip, the other use's gradient of a tied weight comes before the norm of rank 0 and of the rank that receives it. */
+static int check_norm_of_tie(const struct dag *dag, const struct gradients *g, int32_t receive) {
+  int32_t norms[2] = {g->norm[0], g->norm[dag->nodes[receive].rank]};
+  for (int k = 0; k < 2; k++)
+    if (!has_edge(dag, receive, norms[k])) return refuse_node(dag, norms[k], "it does not wait for a tied weight");
+  return STATUS_OK;
+}
+
+static int check_norms(const struct dag *dag, const struct plan *plan, const struct gradients *g) {
+  if (g->norm[0] < 0) return error_raise(STATUS_FAILED, "graph: rank 0 has no norm");
+  int32_t *waits = make_table(dag->n_ranks);
+  note_waits(dag, g->norm[0], waits);
+  int status = STATUS_OK;
+  for (int32_t r = 0; r < dag->n_ranks && !status; r++) status = check_norm(dag, g, r, waits[r]);
   for (int32_t l = 0; l < plan->n_layers && !status && plan->clip; l++)
-    if (g->tie_receive[l] >= 0 && !has_edge(dag, g->tie_receive[l], g->norm[dag->nodes[g->tie_receive[l]].rank]))
-      status = refuse_node(dag, g->norm[dag->nodes[g->tie_receive[l]].rank],
-                           "it does not wait for the other use's gradient");
+    if (g->tie_receive[l] >= 0) status = check_norm_of_tie(dag, g, g->tie_receive[l]);
   mem_free(waits);
   return status;
 }
