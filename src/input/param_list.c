@@ -50,7 +50,7 @@ void param_clear_mix(void *value) {
 static bool add_prefix(const struct param_input *in, const struct deck_node *name, const struct deck_node *weight,
                        struct params_mix *mix) {
   struct param_input part = part_of(in, name);
-  char *prefix;
+  char *prefix = NULL;
   double number = 0;
   if (!param_parse_text(&part, &prefix)) return false;
   mix->prefixes = mem_resize(mix->prefixes, sizeof *mix->prefixes * (size_t)(mix->n + 1));

@@ -104,7 +104,7 @@ bool param_parse_text(const struct param_input *in, char **text) {
 }
 
 bool param_parse_string(const struct param_input *in, void *value) {
-  char *text;
+  char *text = NULL;
   if (!param_parse_text(in, &text)) return false;
   mem_free(*(char **)value);
   *(char **)value = text;
@@ -112,7 +112,7 @@ bool param_parse_string(const struct param_input *in, void *value) {
 }
 
 bool param_parse_deck_path(const struct param_input *in, void *value) {
-  char *text;
+  char *text = NULL;
   if (!param_parse_text(in, &text)) return false;
   const char *file = in->node->place.file, *slash = file ? strrchr(file, '/') : NULL;
   mem_free(*(char **)value);
