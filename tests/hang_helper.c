@@ -56,6 +56,14 @@ static void work(struct job *job) {
   for (double end = clock_now() + 2.5 * job->seconds; clock_now() < end; clock_sleep(0.01)) comm_poll(job->comm);
 }
 
+/* The same on a communicator of its own. */
+static void work_alone(struct job *job) {
+  struct comm *self = comm_create_self(job->comm);
+  for (double end = clock_now() + 2.5 * job->seconds; clock_now() < end; clock_sleep(0.01)) comm_poll(self);
+  comm_barrier_all(self);
+  comm_destroy_self(&self);
+}
+
 /* Work that never polls is taken for one. */
 static void work_deaf(struct job *job) { clock_sleep(3 * job->seconds); }
 
@@ -93,12 +101,11 @@ static const struct {
   void (*act)(struct job *job);
   bool everywhere; /* on all ranks, not only rank 2 */
 } cases[] = {
-    {"end", end_well, false},      {"stop", stop, false},
-    {"exit", leave, false},        {"kill", die, false},
-    {"work", work, false},         {"pause", pause_job, true},
-    {"deaf", work_deaf, false},    {"check", fail_check, false},
-    {"deadlock", deadlock, true},  {"shorter", send_shorter, true},
-    {"longer", send_longer, true}, {"lost", send_lost, false},
+    {"end", end_well, false},     {"stop", stop, false},           {"exit", leave, false},
+    {"kill", die, false},         {"work", work, false},           {"alone", work_alone, false},
+    {"pause", pause_job, true},   {"deaf", work_deaf, false},      {"check", fail_check, false},
+    {"deadlock", deadlock, true}, {"shorter", send_shorter, true}, {"longer", send_longer, true},
+    {"lost", send_lost, false},
 };
 
 /* Passes a message on to the next rank. */

@@ -85,6 +85,10 @@ job "rank 2 works for longer than the timeout" "" work
 has_not "penstock"
 ends 0
 
+job "rank 2 works alone for longer than the timeout" "" alone
+has_not "penstock"
+ends 0
+
 job "the whole job is suspended for longer than the timeout" "" pause
 has_not "penstock"
 ends 0

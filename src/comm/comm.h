@@ -27,9 +27,9 @@ void comm_close_all(struct comm **comm);
  * nothing. Returns never, even when other ranks are gone. `comm` may be NULL. */
 _Noreturn void comm_abort(struct comm *comm, int status);
 
-/* A communicator of this rank alone, as rank 0 of 1, for work beside the others (verify). Not collective; destroyed before
- * comm_close_all. */
-struct comm *comm_create_self(const struct comm *parent);
+/* A communicator of this rank alone, as rank 0 of 1, for work beside the others (verify). Waits and comm_poll on it answer
+ * the parent's watchdog too. Not collective; destroyed before comm_close_all. */
+struct comm *comm_create_self(struct comm *parent);
 void comm_destroy_self(struct comm **comm);
 
 int comm_get_rank(const struct comm *comm);

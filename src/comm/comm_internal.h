@@ -35,6 +35,7 @@ struct comm {
   int64_t open_requests;
   int64_t *sent, *received; /* [rank] messages begun */
   struct comm_wait wait;
+  struct comm *parent; /* of a communicator of one rank: the one it came from, else NULL */
   struct watchdog *watchdog;
 };
 

@@ -7,9 +7,10 @@
 #include "base/mem.h"
 #include "comm/comm_internal.h"
 
-struct comm *comm_create_self(const struct comm *parent) {
+struct comm *comm_create_self(struct comm *parent) {
   struct comm *comm = MEM_NEW(struct comm, 1);
   const char *host = comm_get_host(parent, parent->rank);
+  comm->parent = parent;
   comm->size = comm->node_size = 1;
   COMM_MPI(MPI_Comm_dup(MPI_COMM_SELF, &comm->messages));
   COMM_MPI(MPI_Comm_dup(MPI_COMM_SELF, &comm->group));

@@ -193,7 +193,7 @@ static void receive_notice(struct comm *comm, int from, enum notice notice) {
   }
 }
 
-void watchdog_poll(struct comm *comm) {
+static void receive_notices(struct comm *comm) {
   for (;;) {
     int there = 0;
     MPI_Status status;
@@ -201,6 +201,10 @@ void watchdog_poll(struct comm *comm) {
     if (!there) return;
     receive_notice(comm, status.MPI_SOURCE, (enum notice)status.MPI_TAG);
   }
+}
+
+void watchdog_poll(struct comm *comm) {
+  for (; comm; comm = comm->parent) receive_notices(comm);
 }
 
 /* ---- the text ---- */
