@@ -119,9 +119,15 @@ static void check_round_trips(void) {
     T_CHECK(strtod(text, NULL) == any.value, "%.17g is '%s'", any.value, text);
     mem_free(text);
   }
-  char *text = units_format_double(3e-4);
-  T_CHECK(!strcmp(text, "0.0003"), "%s", text);
-  mem_free(text);
+  static const struct {
+    double value;
+    const char *text;
+  } cases[] = {{3e-4, "0.0003"}, {1e-8, "1.0e-08"}, {1e4, "10000"}, {0, "0"}, {2.5, "2.5"}, {1e300, "1.0e+300"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char *text = units_format_double(cases[i].value);
+    T_CHECK(!strcmp(text, cases[i].text), "%s is not %s", text, cases[i].text);
+    mem_free(text);
+  }
 }
 
 static void check_sentences(void) {

@@ -159,9 +159,13 @@ char *units_format_duration(double seconds) {
 
 char *units_format_double(double value) {
   char text[32];
+  if (value == floor(value) && fabs(value) < 1e15) return mem_format("%.0f", value);
   for (int digits = 1; digits <= 17; digits++) {
     snprintf(text, sizeof text, "%.*g", digits, value);
     if (strtod(text, NULL) == value) break;
   }
-  return mem_strdup(text);
+  /* Some readers of YAML take 1e-08 for a word. */
+  const char *exponent = strchr(text, 'e');
+  if (!exponent || strchr(text, '.')) return mem_strdup(text);
+  return mem_format("%.*s.0%s", (int)(exponent - text), text, exponent);
 }
