@@ -150,8 +150,13 @@ static int run_compute(struct exec *x, int32_t id) {
     compute_stage(x, node);
   end_node(x, id);
   x->streams[STREAM_COMPUTE].next++;
-  exec_free_buffers(x, id);
-  return exec_open_node(x, get_next(x, STREAM_COMPUTE));
+  int32_t next = get_next(x, STREAM_COMPUTE);
+  /* What the last compute node frees may still be leaving: it goes when the streams have drained. */
+  if (next < 0)
+    x->last_compute = id;
+  else
+    exec_free_buffers(x, id);
+  return exec_open_node(x, next);
 }
 
 /* All ranks meet. Nothing else of this rank is under way: what comes before the norm is done, what comes after waits. */
@@ -190,6 +195,7 @@ static void describe_wait(const struct exec *x, char *text, size_t size) {
 
 static int run_nodes(struct exec *x) {
   int64_t fruitless = 0;
+  char what[256] = "";
   int status = exec_open_node(x, get_next(x, STREAM_COMPUTE));
   while (!status && x->n_done < x->n_nodes) {
     bool moved = advance_network(x);
@@ -202,10 +208,10 @@ static int run_nodes(struct exec *x) {
     }
     fruitless = moved ? 0 : fruitless + 1;
     if (moved) continue;
-    char what[256];
     if (fruitless % 64 == 1) describe_wait(x, what, sizeof what);
     comm_back_off(x->step->comm, fruitless, what);
   }
+  if (!status && x->last_compute >= 0) exec_free_buffers(x, x->last_compute);
   return status;
 }
 

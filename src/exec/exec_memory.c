@@ -86,7 +86,7 @@ void exec_find_buffers(const struct exec *x, int32_t stage, int32_t micro, char 
 
 void exec_init(struct exec *x, const struct exec_step *step, struct exec_result *result) {
   const struct dag *dag = step->dag;
-  *x = (struct exec){.step = step, .result = result, .rank = comm_get_rank(step->comm)};
+  *x = (struct exec){.step = step, .result = result, .rank = comm_get_rank(step->comm), .last_compute = -1};
   x->first = dag->rank_offset[x->rank];
   x->n_nodes = dag->rank_offset[x->rank + 1] - x->first;
   x->done = MEM_NEW(bool, x->n_nodes);
