@@ -28,7 +28,7 @@ static int read_steps(struct h5_file *file, const struct rows_table *table, int6
 }
 
 static int compare_nodes(const void *left, const void *right) {
-  const struct trace_node *a = left, *b = right;
+  const struct node_row *a = left, *b = right;
   if (a->step != b->step) return a->step < b->step ? -1 : 1;
   if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
   if (a->stream != b->stream) return a->stream < b->stream ? -1 : 1;
@@ -36,7 +36,7 @@ static int compare_nodes(const void *left, const void *right) {
 }
 
 /* Readers count ranks from the rows: a damaged one must not cost memory. */
-static int check_nodes(const char *path, const struct trace_node *nodes, int64_t n) {
+static int check_nodes(const char *path, const struct node_row *nodes, int64_t n) {
   for (int64_t i = 0; i < n; i++)
     if (nodes[i].rank < 0 || nodes[i].rank >= MOST_RANKS)
       return error_raise(STATUS_FAILED, "%s is damaged: a row of /nodes has rank %d", path, (int)nodes[i].rank);
@@ -88,7 +88,7 @@ void trace_content_fini(struct trace_content *content) {
   *content = (struct trace_content){0};
 }
 
-int trace_read_nodes(const char *path, int64_t step, struct trace_node **nodes, int64_t *n) {
+int trace_read_nodes(const char *path, int64_t step, struct node_row **nodes, int64_t *n) {
   struct h5_file *file = NULL;
   void *rows = NULL;
   *n = 0;

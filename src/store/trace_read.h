@@ -6,9 +6,9 @@
 
 /* The last steps of a trace; rows in ascending steps. */
 struct trace_content {
-  struct trace_step_row *steps;
-  struct trace_node *nodes; /* within a step by rank, stream, start */
-  struct trace_peak *peaks;
+  struct step_row *steps;
+  struct node_row *nodes; /* within a step by rank, stream, start */
+  struct peak_row *peaks;
   int64_t n_steps, n_nodes, n_peaks;
 };
 
@@ -19,6 +19,6 @@ int trace_read(const char *path, int64_t n_steps, struct trace_content *content)
 void trace_content_fini(struct trace_content *content);
 
 /* The rows of /nodes of one step (0: of plan.h5); owned by the caller. No such step: n 0. */
-int trace_read_nodes(const char *path, int64_t step, struct trace_node **nodes, int64_t *n);
+int trace_read_nodes(const char *path, int64_t step, struct node_row **nodes, int64_t *n);
 
 #endif
