@@ -1,31 +1,76 @@
-/* Where time and memory of a run went, rank by rank, from its trace.h5 and plan.h5. Serial. */
+/* Where time and memory of a run went, rank by rank, from its trace.h5 and plan.h5. Serial.
+ *
+ * A step lasts from its start (or the first compute node, where a rank began earlier) to the end of the last rank's last
+ * node. What a rank does in it is cut into four parts that sum to the step by construction. A rank's compute nodes are busy;
+ * each idle time before one of them, and the one after the last, is cut in three:
+ *   bubble  until what the next node needs of another rank has been made (before an update: the last pass of any rank, when
+ *           the gradient norm stands before it; at the end of the step: the last compute node of any rank)
+ *   wait    from then until the message with it has arrived, or this rank's own send that holds the node up has ended
+ *   other   the rest
+ */
 #ifndef PENSTOCK_REPORT_REPORT_H
 #define PENSTOCK_REPORT_REPORT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One rank, mean over the steps that were read. Seconds a step; busy + bubble + wait + other = step. */
+/* X(name, title, meaning): the parts of a step. */
+#define REPORT_PARTS(X)                                                                                                \
+  X(busy, "busy", "forward, backward and update passes")                                                               \
+  X(bubble, "bubble", "idle because what the next pass needs was not made yet on another rank")                        \
+  X(wait, "wait", "idle because a message with it was under way (send and receive)")                                   \
+  X(other, "other", "the gradient norm, and what the program itself does between passes")
+
+/* X(id, text): what a node waited for that was not its data. */
+#define REPORT_CAUSES(X)                                                                                               \
+  X(REPORT_START, "all that it needs was there")                                                                       \
+  X(REPORT_SEND, "waited for a send of this rank")                                                                     \
+  X(REPORT_MESSAGE, "its message waited to be sent or received")
+
+#define X(id, ...) id,
+enum report_cause { REPORT_CAUSES(X) REPORT_CAUSE_COUNT };
+#undef X
+
+/* One rank, mean over the steps that were read. Seconds a step; the parts sum to the report's step_seconds. */
 struct report_rank {
   int32_t rank;
-  double busy;   /* compute nodes F, B, I, W, U */
-  double bubble; /* compute idle for want of data that another rank has not made yet, start and end of the step included */
-  double wait;   /* compute idle while a message that the next node needs is under way */
-  double other;  /* the norm, and what is between the nodes: the program itself */
-  int64_t peak_bytes, limit_bytes; /* device; limit INT64_MAX: none */
+#define X(name, ...) double name;
+  REPORT_PARTS(X)
+#undef X
+  int64_t peak_bytes, limit_bytes; /* device; peak -1: not in the trace; limit INT64_MAX: none, or no plan.h5 */
 };
+
+/* A compute node that started later than its data allowed. */
+struct report_late {
+  int64_t step;
+  int32_t rank, stage, micro, layer; /* -1 where it does not apply */
+  uint8_t kind;                      /* enum node_kind */
+  enum report_cause cause;
+  double seconds;
+};
+
+enum { REPORT_WORST = 5, REPORT_DEFAULT_STEPS = 100, REPORT_PICTURE_COLUMNS = 100 };
 
 struct report {
-  char *folder, *planner;
+  char *folder, *planner; /* planner NULL: no plan.h5 */
+  char *status;           /* text of STATUS; NULL: the run goes on or was killed */
   int32_t n_ranks, n_stages, n_micro;
   int64_t first_step, last_step, n_steps; /* that were read */
-  double step_seconds;                    /* median */
+  double step_seconds;                    /* mean: the whole of every rank */
+  double median_seconds;
   double loss_first, loss_last, tokens_per_s;
-  struct report_rank *ranks; /* [n_ranks] */
+  struct report_rank *ranks;              /* [n_ranks] */
+  int64_t n_late;                         /* nodes late by more than 1 % of their step and 0.1 ms */
+  struct report_late worst[REPORT_WORST]; /* the first min(n_late, REPORT_WORST) are set, worst first */
+  char *
+      picture; /* of the last step: for each rank REPORT_PICTURE_COLUMNS letters, that of the kind of node that fills most
+                    of a column, '.' idle; n_ranks strings one after the other, each NUL-terminated */
 };
 
-/* Reads a run folder. steps: how many of the last steps in the trace to read, 0: all but the first (which warms up), when
- * there are more. STATUS_MISTAKE when the folder has no trace, naming what to set. */
+/* Reads a run folder, of a run that goes on, has ended or was killed. steps: how many of the last steps in the trace to
+ * read; 0: the last REPORT_DEFAULT_STEPS, without the first of the run (which warms up) when there are others. Only steps on
+ * as many ranks as the last one count. STATUS_MISTAKE when the folder has no trace or no step in it, naming what to set. The
+ * report is the caller's to fini, on success. */
 int report_read(const char *folder, int64_t steps, struct report *report);
 void report_fini(struct report *report);
 
@@ -34,7 +79,9 @@ char *report_format(const struct report *report);
 /* The same as one JSON object; owned by the caller. */
 char *report_format_json(const struct report *report);
 
-/* Writes RUN/report.txt, atomically. */
+const char *report_cause_get_text(enum report_cause cause);
+
+/* Writes RUN/report.txt, atomically. A folder without a trace is left as it is. */
 int report_save(const char *folder);
 
 #endif

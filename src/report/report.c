@@ -1,0 +1,192 @@
+#include "report/report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "report/report_step.h"
+#include "store/disk.h"
+#include "store/plan_file.h"
+
+/* The rows of the step that begins at row `first`. */
+static int64_t count_rows(const struct trace_content *c, int64_t first) {
+  int64_t n = first;
+  while (n < c->n_nodes && c->nodes[n].step == c->nodes[first].step) n++;
+  return n - first;
+}
+
+static const struct step_row *find_step(const struct trace_content *c, int64_t step) {
+  for (int64_t i = 0; i < c->n_steps; i++)
+    if (c->steps[i].step == step) return &c->steps[i];
+  return NULL;
+}
+
+static int32_t count_ranks(const struct trace_content *c, int64_t first, int64_t n) {
+  int32_t most = 0;
+  for (int64_t i = first; i < first + n; i++)
+    if (c->nodes[i].rank >= most) most = c->nodes[i].rank + 1;
+  return most;
+}
+
+/* First row of the steps to report: as many as asked for, from the end, all on as many ranks as the last one. */
+static int64_t find_first(const struct trace_content *c, int64_t steps, int32_t *n_ranks) {
+  int64_t end = c->n_nodes, n = 0;
+  *n_ranks = 0;
+  while (end > 0) {
+    int64_t first = end;
+    while (first > 0 && c->nodes[first - 1].step == c->nodes[end - 1].step) first--;
+    int32_t ranks = count_ranks(c, first, end - first);
+    bool warms_up = steps == 0 && n > 0 && c->nodes[first].step == 1;
+    if ((n > 0 && ranks != *n_ranks) || warms_up || (steps > 0 && n == steps)) break;
+    *n_ranks = ranks;
+    end = first;
+    n++;
+  }
+  return end;
+}
+
+static int compare_doubles(const void *left, const void *right) {
+  const double *a = left, *b = right;
+  return (*a > *b) - (*a < *b);
+}
+
+static void add_steps(const struct trace_content *c, int64_t first, struct report *r) {
+  double *seconds = MEM_NEW(double, c->n_steps), sum = 0, trained = 0;
+  int64_t tokens = 0;
+  for (int64_t at = first, n; at < c->n_nodes; at += n) {
+    n = count_rows(c, at);
+    const struct step_row *step = find_step(c, c->nodes[at].step);
+    if (!step || r->n_steps == c->n_steps) continue;
+    struct step_view view;
+    step_view_init(&view, &c->nodes[at], n, step->seconds);
+    step_view_add(&view, r);
+    if (r->n_steps == 0) r->loss_first = step->loss, r->first_step = step->step;
+    seconds[r->n_steps++] = view.end - view.begin;
+    sum += view.end - view.begin;
+    trained += step->seconds;
+    tokens += step->tokens;
+    r->loss_last = step->loss;
+    r->last_step = step->step;
+    r->n_stages = view.n_stages;
+    r->n_micro = view.n_micro;
+    mem_free(r->picture);
+    r->picture = step_view_draw(&view);
+    step_view_fini(&view);
+  }
+  if (r->n_steps > 0) {
+    qsort(seconds, (size_t)r->n_steps, sizeof *seconds, compare_doubles);
+    r->median_seconds = (seconds[(r->n_steps - 1) / 2] + seconds[r->n_steps / 2]) / 2;
+    r->step_seconds = sum / (double)r->n_steps;
+    r->tokens_per_s = trained > 0 ? (double)tokens / trained : 0;
+  }
+  mem_free(seconds);
+}
+
+/* Sums become means; peaks and limits are added. */
+static void finish_ranks(const struct trace_content *c, const struct plan_file *plan, struct report *r) {
+  for (int32_t i = 0; i < r->n_ranks; i++) {
+    struct report_rank *rank = &r->ranks[i];
+    rank->rank = i;
+#define X(name, ...) rank->name /= (double)r->n_steps;
+    REPORT_PARTS(X)
+#undef X
+    rank->peak_bytes = -1;
+    rank->limit_bytes = INT64_MAX;
+  }
+  for (int64_t i = 0; i < plan->n_limits; i++) {
+    const struct plan_file_limit *limit = &plan->limits[i];
+    if (limit->rank >= 0 && limit->rank < r->n_ranks && limit->device_bytes >= 0)
+      r->ranks[limit->rank].limit_bytes = limit->device_bytes;
+  }
+  for (int64_t i = 0; i < c->n_peaks; i++) {
+    const struct peak_row *peak = &c->peaks[i];
+    if (peak->rank < 0 || peak->rank >= r->n_ranks || peak->step < r->first_step) continue;
+    struct report_rank *rank = &r->ranks[peak->rank];
+    if (peak->device_bytes > rank->peak_bytes) rank->peak_bytes = peak->device_bytes;
+  }
+}
+
+static int fill_report(const struct trace_content *content, const struct plan_file *plan, int64_t steps,
+                       struct report *r) {
+  int64_t first = find_first(content, steps, &r->n_ranks);
+  r->ranks = MEM_NEW(struct report_rank, r->n_ranks);
+  add_steps(content, first, r);
+  if (r->n_steps == 0)
+    return error_raise(STATUS_MISTAKE,
+                       "%s/trace.h5 holds no step yet: it is written every run.trace_every steps and at the end",
+                       r->folder);
+  finish_ranks(content, plan, r);
+  r->planner = plan->planner ? mem_strdup(plan->planner) : NULL;
+  return STATUS_OK;
+}
+
+static int read_status(struct report *r) {
+  char *path = mem_format("%s/STATUS", r->folder);
+  int status = disk_read_text(path, &r->status);
+  if (r->status) r->status[strcspn(r->status, "\n")] = '\0';
+  mem_free(path);
+  return status;
+}
+
+int report_read(const char *folder, int64_t steps, struct report *report) {
+  struct trace_content content = {0};
+  struct plan_file plan = {0};
+  char *trace = mem_format("%s/trace.h5", folder), *plan_path = mem_format("%s/plan.h5", folder);
+  int status = STATUS_OK;
+  *report = (struct report){.folder = mem_strdup(folder)};
+  if (access(folder, F_OK))
+    status = error_raise(STATUS_MISTAKE, "%s: there is no such folder; give the run folder (run.folder of the deck)",
+                         folder);
+  else if (access(trace, F_OK))
+    status = error_raise(STATUS_MISTAKE,
+                         "%s has no trace.h5: it is no run folder, no trace has been written yet (after "
+                         "run.trace_every steps), or the run had run.trace_every: 0",
+                         folder);
+  if (!status) status = trace_read(trace, steps > 0 ? steps : REPORT_DEFAULT_STEPS, &content);
+  if (!status && !access(plan_path, F_OK)) status = plan_file_read(plan_path, &plan);
+  if (!status) status = read_status(report);
+  if (!status) status = fill_report(&content, &plan, steps, report);
+  trace_content_fini(&content);
+  plan_file_fini(&plan);
+  mem_free(trace);
+  mem_free(plan_path);
+  if (status) report_fini(report);
+  return status;
+}
+
+void report_fini(struct report *report) {
+  mem_free(report->folder);
+  mem_free(report->planner);
+  mem_free(report->status);
+  mem_free(report->ranks);
+  mem_free(report->picture);
+  *report = (struct report){0};
+}
+
+const char *report_cause_get_text(enum report_cause cause) {
+#define X(id, text) text,
+  static const char *const texts[] = {REPORT_CAUSES(X)};
+#undef X
+  return texts[cause];
+}
+
+int report_save(const char *folder) {
+  char *trace = mem_format("%s/trace.h5", folder), *path = mem_format("%s/report.txt", folder);
+  struct report report;
+  int status = STATUS_OK;
+  if (!access(trace, F_OK)) {
+    status = report_read(folder, 0, &report);
+    if (!status) {
+      char *text = report_format(&report);
+      status = disk_write_text(path, text);
+      mem_free(text);
+      report_fini(&report);
+    }
+  }
+  mem_free(trace);
+  mem_free(path);
+  return status;
+}

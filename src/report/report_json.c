@@ -1,0 +1,67 @@
+/* The report for programs. Times in ms as in the text, shares of the step from 0 to 1. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "plan/plan.h"
+#include "report/report.h"
+
+static json_t *make_text(const char *text) { return text ? json_string(text) : json_null(); }
+static json_t *make_bytes(int64_t bytes) { return bytes < 0 || bytes == INT64_MAX ? json_null() : json_integer(bytes); }
+static json_t *make_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *make_rank(const struct report_rank *rank, double step) {
+  json_t *object = json_pack("{s:i}", "rank", (int)rank->rank);
+  json_t *shares = json_object();
+#define X(name, ...)                                                                                                   \
+  json_object_set_new(object, #name "_ms", make_real(rank->name * 1e3));                                               \
+  json_object_set_new(shares, #name, make_real(step > 0 ? rank->name / step : 0));
+  REPORT_PARTS(X)
+#undef X
+  json_object_set_new(object, "shares", shares);
+  json_object_set_new(object, "peak_bytes", make_bytes(rank->peak_bytes));
+  json_object_set_new(object, "limit_bytes", make_bytes(rank->limit_bytes));
+  return object;
+}
+
+static json_t *make_late(const struct report_late *late) {
+  return json_pack("{s:I, s:i, s:s, s:i, s:i, s:i, s:f, s:s}", "step", (json_int_t)late->step, "rank", (int)late->rank,
+                   "kind", node_kind_get_name((enum node_kind)late->kind), "stage", (int)late->stage, "microbatch",
+                   (int)late->micro, "layer", (int)late->layer, "late_ms", late->seconds * 1e3, "cause",
+                   report_cause_get_text(late->cause));
+}
+
+static json_t *make_root(const struct report *r) {
+  json_t *ranks = json_array(), *late = json_array(), *picture = json_array();
+  for (int32_t i = 0; i < r->n_ranks; i++) {
+    json_array_append_new(ranks, make_rank(&r->ranks[i], r->step_seconds));
+    json_array_append_new(picture, json_string(r->picture + (size_t)i * (REPORT_PICTURE_COLUMNS + 1)));
+  }
+  for (int i = 0; i < REPORT_WORST && i < r->n_late; i++) json_array_append_new(late, make_late(&r->worst[i]));
+  json_t *root = json_pack("{s:s, s:o, s:o, s:i, s:i, s:I, s:I, s:I}", "folder", r->folder, "status",
+                           make_text(r->status), "planner", make_text(r->planner), "stages", (int)r->n_stages,
+                           "micro_batches", (int)r->n_micro, "first_step", (json_int_t)r->first_step, "last_step",
+                           (json_int_t)r->last_step, "steps", (json_int_t)r->n_steps);
+  json_object_set_new(root, "step_ms", make_real(r->step_seconds * 1e3));
+  json_object_set_new(root, "median_step_ms", make_real(r->median_seconds * 1e3));
+  json_object_set_new(root, "tokens_per_s", make_real(r->tokens_per_s));
+  json_object_set_new(root, "loss_first", make_real(r->loss_first));
+  json_object_set_new(root, "loss_last", make_real(r->loss_last));
+  json_object_set_new(root, "ranks", ranks);
+  json_object_set_new(root, "n_late", json_integer(r->n_late));
+  json_object_set_new(root, "late", late);
+  json_object_set_new(root, "picture", picture);
+  return root;
+}
+
+char *report_format_json(const struct report *r) {
+  json_t *root = make_root(r);
+  char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+  CHECK(text, "the report is no JSON");
+  char *own = mem_format("%s\n", text);
+  free(text);
+  json_decref(root);
+  return own;
+}

@@ -1,0 +1,219 @@
+#include "report/report_step.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "plan/plan.h"
+
+static bool is_pass(int8_t kind) { return kind == NODE_F || kind == NODE_B || kind == NODE_I || kind == NODE_W; }
+
+static double least(double a, double b) { return a < b ? a : b; }
+static double most(double a, double b) { return a > b ? a : b; }
+static double clamp(double x, double low, double high) { return most(low, least(x, high)); }
+
+/* ---- the view ---- */
+
+static int64_t *get_slot(const struct step_view *v, int kind, int32_t stage, int32_t micro) {
+  if (kind < 0 || kind >= NODE_KIND_COUNT || stage < 0 || stage >= v->n_stages || micro < 0 || micro >= v->n_micro)
+    return NULL;
+  return &v->find[((int64_t)kind * v->n_stages + stage) * v->n_micro + micro];
+}
+
+static const struct node_row *find_row(const struct step_view *v, int kind, int32_t stage, int32_t micro) {
+  const int64_t *slot = get_slot(v, kind, stage, micro);
+  return slot && *slot >= 0 ? &v->rows[*slot] : NULL;
+}
+
+static void measure(struct step_view *v) {
+  for (int64_t i = 0; i < v->n_rows; i++) {
+    const struct node_row *row = &v->rows[i];
+    if (row->rank >= v->n_ranks) v->n_ranks = row->rank + 1;
+    if (row->stage >= v->n_stages) v->n_stages = row->stage + 1;
+    if (row->microbatch >= v->n_micro) v->n_micro = row->microbatch + 1;
+    v->end = most(v->end, row->end_s);
+    if (is_pass(row->kind)) v->passes_end = most(v->passes_end, row->end_s);
+    if (row->kind == NODE_RT || row->kind == NODE_ST) v->ties_end = most(v->ties_end, row->end_s);
+    if (row->stream != STREAM_COMPUTE) continue;
+    v->begin = least(v->begin, row->start_s);
+    v->compute_end = most(v->compute_end, row->end_s);
+  }
+}
+
+void step_view_init(struct step_view *v, const struct node_row *rows, int64_t n_rows, double seconds) {
+  *v = (struct step_view){.rows = rows, .n_rows = n_rows, .end = seconds};
+  measure(v);
+  int64_t n = (int64_t)NODE_KIND_COUNT * v->n_stages * v->n_micro;
+  v->find = MEM_NEW(int64_t, n);
+  v->rank_offset = MEM_NEW(int64_t, v->n_ranks + 1);
+  for (int64_t i = 0; i < n; i++) v->find[i] = -1;
+  for (int64_t i = 0; i < n_rows; i++) {
+    int64_t *slot = get_slot(v, rows[i].kind, rows[i].stage, rows[i].microbatch);
+    if (slot) *slot = i;
+    v->rank_offset[rows[i].rank + 1]++;
+  }
+  for (int32_t r = 0; r < v->n_ranks; r++) v->rank_offset[r + 1] += v->rank_offset[r];
+}
+
+void step_view_fini(struct step_view *v) {
+  mem_free(v->find);
+  mem_free(v->rank_offset);
+}
+
+/* ---- the idle time before a node ---- */
+
+/* When what a node needs was made, when its message could move (both ends were ready), when it was there. -INFINITY:
+ * always; is_norm: the gradient norm stood between, which is no delay. */
+struct need {
+  double made, moving, there;
+  bool is_norm;
+};
+
+/* The pass of another stage that makes what a pass needs, and the message that brings it. */
+static struct need find_pass_need(const struct step_view *v, const struct node_row *node) {
+  struct need need = {-INFINITY, -INFINITY, -INFINITY, false};
+  bool forward = node->kind == NODE_F;
+  if (node->kind == NODE_W) return need;
+  int32_t from = node->stage + (forward ? -1 : 1);
+  const struct node_row *maker = find_row(v, forward ? NODE_F : NODE_B, from, node->microbatch);
+  if (!maker && !forward) maker = find_row(v, NODE_I, from, node->microbatch);
+  const struct node_row *send = find_row(v, forward ? NODE_SF : NODE_SB, from, node->microbatch);
+  const struct node_row *receive = find_row(v, forward ? NODE_RF : NODE_RB, node->stage, node->microbatch);
+  if (maker) need.made = maker->end_s;
+  if (send) need.moving = send->start_s;
+  if (receive) {
+    need.moving = most(need.moving, receive->start_s);
+    need.there = receive->end_s;
+  }
+  return need;
+}
+
+/* The row of a kind on a rank that ends last within from..to. */
+static const struct node_row *find_ending(const struct step_view *v, int32_t rank, bool (*matches)(int8_t kind),
+                                          double from, double to) {
+  const struct node_row *found = NULL;
+  for (int64_t i = v->rank_offset[rank]; i < v->rank_offset[rank + 1]; i++) {
+    const struct node_row *row = &v->rows[i];
+    if (matches(row->kind) && row->end_s > from && row->end_s <= to && (!found || row->end_s > found->end_s))
+      found = row;
+  }
+  return found;
+}
+
+static bool is_norm(int8_t kind) { return kind == NODE_N; }
+static bool is_tie_receive(int8_t kind) { return kind == NODE_RT; }
+static bool is_send(int8_t kind) { return kind == NODE_SF || kind == NODE_SB || kind == NODE_ST; }
+
+static struct need find_update_need(const struct step_view *v, const struct node_row *node, double from) {
+  const struct node_row *tie = find_ending(v, node->rank, is_tie_receive, from, node->start_s);
+  struct need need = {-INFINITY, -INFINITY, -INFINITY, false};
+  if (find_ending(v, node->rank, is_norm, from, node->start_s)) {
+    need = (struct need){v->passes_end, -INFINITY, most(v->passes_end, v->ties_end), true};
+  } else if (tie) {
+    need = (struct need){tie->start_s, -INFINITY, tie->end_s, false};
+  }
+  return need;
+}
+
+/* ---- sums ---- */
+
+static void note_late(struct report *report, const struct step_view *v, const struct node_row *node,
+                      enum report_cause cause, double seconds) {
+  double step = v->end - v->begin;
+  if (seconds < 0.01 * step || seconds < 1e-4) return;
+  struct report_late late = {.step = node->step,
+                             .rank = node->rank,
+                             .stage = node->stage,
+                             .micro = node->microbatch,
+                             .layer = node->layer,
+                             .kind = (uint8_t)node->kind,
+                             .cause = cause,
+                             .seconds = seconds};
+  int64_t filled = report->n_late < REPORT_WORST ? report->n_late : REPORT_WORST, at = filled;
+  report->n_late++;
+  while (at > 0 && report->worst[at - 1].seconds < seconds) at--;
+  for (int64_t i = filled < REPORT_WORST ? filled : REPORT_WORST - 1; i > at; i--)
+    report->worst[i] = report->worst[i - 1];
+  if (at < REPORT_WORST) report->worst[at] = late;
+}
+
+/* Cuts the idle time from..node->start_s. */
+static void add_gap(const struct step_view *v, struct report *report, struct report_rank *sum, double from,
+                    const struct node_row *node) {
+  struct need need = node->kind == NODE_U ? find_update_need(v, node, from) : find_pass_need(v, node);
+  double made = clamp(need.made, from, node->start_s), there = clamp(need.there, made, node->start_s), free = there;
+  const struct node_row *send = find_ending(v, node->rank, is_send, there, node->start_s);
+  if (send && !need.is_norm) free = send->end_s;
+  sum->bubble += made - from;
+  sum->wait += free - made;
+  sum->other += node->start_s - free;
+  if (need.is_norm) return;
+  note_late(report, v, node, send ? REPORT_SEND : REPORT_START, node->start_s - there);
+  note_late(report, v, node, REPORT_MESSAGE, clamp(need.moving, made, there) - made);
+}
+
+/* The sums are complete: every instant of begin..end goes to exactly one part. */
+static void add_rank(const struct step_view *v, struct report *report, int32_t rank) {
+  struct report_rank *sum = &report->ranks[rank];
+  double now = v->begin;
+  for (int64_t i = v->rank_offset[rank]; i < v->rank_offset[rank + 1]; i++) {
+    const struct node_row *node = &v->rows[i];
+    if (node->stream != STREAM_COMPUTE) continue;
+    if (node->start_s > now) {
+      add_gap(v, report, sum, now, node);
+      now = node->start_s;
+    }
+    if (node->end_s > now) {
+      sum->busy += node->end_s - now;
+      now = node->end_s;
+    }
+  }
+  double made = clamp(v->compute_end, now, v->end);
+  sum->bubble += made - now;
+  sum->other += v->end - made;
+}
+
+void step_view_add(const struct step_view *v, struct report *report) {
+  for (int32_t rank = 0; rank < v->n_ranks; rank++) add_rank(v, report, rank);
+}
+
+/* ---- the picture ---- */
+
+enum { MAX_KINDS = NODE_KIND_COUNT };
+
+/* Adds the share of a node in each column to filled[column][kind]. */
+static void fill_columns(const struct step_view *v, const struct node_row *node, double (*filled)[MAX_KINDS]) {
+  double width = (v->end - v->begin) / REPORT_PICTURE_COLUMNS;
+  if (width <= 0 || node->kind < 0 || node->kind >= MAX_KINDS) return;
+  int first = (int)clamp((node->start_s - v->begin) / width, 0, REPORT_PICTURE_COLUMNS - 1);
+  int last = (int)clamp((node->end_s - v->begin) / width, 0, REPORT_PICTURE_COLUMNS - 1);
+  for (int c = first; c <= last; c++) {
+    double left = v->begin + c * width;
+    filled[c][node->kind] += least(node->end_s, left + width) - most(node->start_s, left);
+  }
+}
+
+static char choose_letter(const double filled[MAX_KINDS], double width) {
+  double sum = 0;
+  int best = 0;
+  for (int k = 0; k < MAX_KINDS; k++) {
+    sum += filled[k];
+    if (filled[k] > filled[best]) best = k;
+  }
+  return sum >= 0.5 * width ? node_kind_get_name((enum node_kind)best)[0] : '.';
+}
+
+char *step_view_draw(const struct step_view *v) {
+  char *picture = mem_alloc((size_t)v->n_ranks * (REPORT_PICTURE_COLUMNS + 1) + 1);
+  double(*filled)[MAX_KINDS] = mem_alloc(sizeof *filled * REPORT_PICTURE_COLUMNS);
+  for (int32_t rank = 0; rank < v->n_ranks; rank++) {
+    memset(filled, 0, sizeof *filled * REPORT_PICTURE_COLUMNS);
+    for (int64_t i = v->rank_offset[rank]; i < v->rank_offset[rank + 1]; i++)
+      if (v->rows[i].stream == STREAM_COMPUTE) fill_columns(v, &v->rows[i], filled);
+    for (int c = 0; c < REPORT_PICTURE_COLUMNS; c++)
+      picture[rank * (REPORT_PICTURE_COLUMNS + 1) + c] =
+          choose_letter(filled[c], (v->end - v->begin) / REPORT_PICTURE_COLUMNS);
+  }
+  mem_free(filled);
+  return picture;
+}

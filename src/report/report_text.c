@@ -1,0 +1,112 @@
+/* The report for people. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "dag/dag.h"
+#include "report/report.h"
+
+static const double MIB = 1024.0 * 1024.0;
+
+static void print_head(FILE *out, const struct report *r) {
+  fprintf(out, "run %s: %s\n", r->folder, r->status ? r->status : "no STATUS: it goes on, or was killed");
+  fprintf(out, "planner %s, %d ranks, %d stages, %d micro-batches a step\n", r->planner ? r->planner : "unknown",
+          r->n_ranks, r->n_stages, r->n_micro);
+  fprintf(out,
+          "steps %" PRId64 " to %" PRId64 " (%" PRId64 " in the trace): mean %.2f ms, median %.2f ms, %.0f tokens/s\n",
+          r->first_step, r->last_step, r->n_steps, r->step_seconds * 1e3, r->median_seconds * 1e3, r->tokens_per_s);
+  fprintf(out, "loss %.6f in step %" PRId64 ", %.6f in step %" PRId64 "\n\n", r->loss_first, r->first_step,
+          r->loss_last, r->last_step);
+}
+
+static void print_part(FILE *out, double seconds, double step) {
+  fprintf(out, "  %9.2f %5.1f", seconds * 1e3, step > 0 ? 100 * seconds / step : 0);
+}
+
+static void print_bytes(FILE *out, int64_t bytes, const char *unknown) {
+  if (bytes < 0 || bytes == INT64_MAX)
+    fprintf(out, "  %10s", unknown);
+  else
+    fprintf(out, "  %10.2f", (double)bytes / MIB);
+}
+
+static void print_ranks(FILE *out, const struct report *r) {
+  fprintf(out, "rank");
+#define X(name, title, ...) fprintf(out, "  %9s     %%", title);
+  REPORT_PARTS(X)
+#undef X
+  fprintf(out, "        peak       limit\n    ");
+#define X(name, ...) fprintf(out, "  %9s      ", "ms");
+  REPORT_PARTS(X)
+#undef X
+  fprintf(out, "         MiB         MiB\n");
+  for (int32_t i = 0; i < r->n_ranks; i++) {
+    const struct report_rank *rank = &r->ranks[i];
+    fprintf(out, "%4d", rank->rank);
+#define X(name, ...) print_part(out, rank->name, r->step_seconds);
+    REPORT_PARTS(X)
+#undef X
+    print_bytes(out, rank->peak_bytes, "?");
+    print_bytes(out, rank->limit_bytes, "none");
+    fputc('\n', out);
+  }
+}
+
+static void print_meaning(FILE *out, const struct report *r) {
+  fprintf(out, "\nmeans over the steps; the four parts of a rank sum to the step\n");
+#define X(name, title, meaning) fprintf(out, "  %-7s %s\n", title, meaning);
+  REPORT_PARTS(X)
+#undef X
+  fprintf(out, "  peak    most device memory that was in use at once; limit is memory.device_limit\n");
+  if (r->n_stages > 1)
+    fprintf(out, "with equal stages 1f1b and gpipe leave a bubble of (p-1)/(m+p-1) = %.1f %% of the passes' time\n",
+            100.0 * (r->n_stages - 1) / (r->n_micro + r->n_stages - 1));
+}
+
+static void print_late(FILE *out, const struct report *r) {
+  if (r->n_late == 0) {
+    fprintf(out, "\nno pass waited for anything but its data by more than 1 %% of a step\n");
+    return;
+  }
+  fprintf(out,
+          "\n%" PRId64 " passes waited for something other than their data by more than 1 %% of a step; the worst:\n",
+          r->n_late);
+  for (int i = 0; i < REPORT_WORST && i < r->n_late; i++) {
+    const struct report_late *late = &r->worst[i];
+    struct dag_node node = {.rank = late->rank,
+                            .stage = late->stage,
+                            .micro = late->micro,
+                            .layer = late->layer,
+                            .peer = -1,
+                            .kind = late->kind};
+    char name[80];
+    dag_describe_node(&node, name, sizeof name);
+    fprintf(out, "  step %" PRId64 " rank %d %s: %.2f ms; %s\n", late->step, late->rank, name, late->seconds * 1e3,
+            report_cause_get_text(late->cause));
+  }
+}
+
+static void print_picture(FILE *out, const struct report *r) {
+  fprintf(out, "\nstep %" PRId64 " (one column is 1/%d of it; F forward, B I W backward, U update, . idle)\n",
+          r->last_step, REPORT_PICTURE_COLUMNS);
+  for (int32_t i = 0; i < r->n_ranks; i++)
+    fprintf(out, "%4d |%s|\n", i, r->picture + (size_t)i * (REPORT_PICTURE_COLUMNS + 1));
+}
+
+char *report_format(const struct report *r) {
+  char *buffer = NULL;
+  size_t size;
+  FILE *out = open_memstream(&buffer, &size);
+  CHECK(out, "out of memory");
+  print_head(out, r);
+  print_ranks(out, r);
+  print_meaning(out, r);
+  print_late(out, r);
+  print_picture(out, r);
+  CHECK(!fclose(out), "out of memory");
+  char *text = mem_strdup(buffer);
+  free(buffer);
+  return text;
+}
