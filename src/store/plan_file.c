@@ -1,0 +1,213 @@
+#include "store/plan_file.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "dag/dag.h"
+#include "model/footprint.h"
+#include "model/model.h"
+#include "plan/plan.h"
+#include "store/h5.h"
+#include "store/rows.h"
+#include "store/trace_rows.h"
+
+#define PLAN_FORMAT "penstock-plan"
+enum { PLAN_VERSION = 1 };
+
+/* ---- tables that are this file's own ---- */
+
+struct plan_file_edge {
+  int32_t from, to;
+};
+
+#define X(id, name) name,
+static const char *const layer_kind_names[] = {LAYER_KINDS(X) NULL};
+#undef X
+
+#define C(row, member, type) ROWS_COLUMN(plan_file_##row, member, type, NULL)
+#define BYTES(row, member) ROWS_COLUMN(plan_file_##row, member, H5_INT64, "byte")
+static const struct rows_column edge_columns[] = {C(edge, from, H5_INT32), C(edge, to, H5_INT32)};
+static const struct rows_column stage_columns[] = {C(stage, stage, H5_INT32), C(stage, first_layer, H5_INT32),
+                                                   C(stage, n_layers, H5_INT32)};
+static const struct rows_column replica_columns[] = {C(replica, stage, H5_INT32), C(replica, replica, H5_INT32),
+                                                     C(replica, rank, H5_INT32)};
+static const struct rows_column micro_columns[] = {C(micro, microbatch, H5_INT32), C(micro, rows, H5_INT32),
+                                                   C(micro, length, H5_INT32), C(micro, tokens, H5_INT64)};
+static const struct rows_column layer_columns[] = {
+    C(layer, layer, H5_INT32),     ROWS_ENUM(plan_file_layer, kind, layer_kind_names),
+    C(layer, stage, H5_INT32),     C(layer, parameters, H5_INT64),
+    BYTES(layer, parameter_bytes), BYTES(layer, activation_bytes)};
+static const struct rows_column limit_columns[] = {C(limit, rank, H5_INT32), BYTES(limit, device_bytes),
+                                                   BYTES(limit, host_bytes), BYTES(limit, disk_bytes)};
+static const struct rows_table edges = ROWS_TABLE("/edges", plan_file_edge, edge_columns);
+static const struct rows_table stages = ROWS_TABLE("/stages", plan_file_stage, stage_columns);
+static const struct rows_table replicas = ROWS_TABLE("/replicas", plan_file_replica, replica_columns);
+static const struct rows_table micros = ROWS_TABLE("/microbatches", plan_file_micro, micro_columns);
+static const struct rows_table layers = ROWS_TABLE("/layers", plan_file_layer, layer_columns);
+static const struct rows_table limits = ROWS_TABLE("/limits", plan_file_limit, limit_columns);
+
+/* ---- writing ---- */
+
+/* Creates a table with its rows, and frees them. */
+static int give_rows(struct h5_file *file, const struct rows_table *table, void *rows, int64_t n) {
+  int status = rows_create(file, table);
+  if (!status) status = rows_append(file, table, rows, n);
+  mem_free(rows);
+  return status;
+}
+
+static int write_nodes(struct h5_file *file, const struct dag *dag) {
+  struct node_row *rows = MEM_NEW(struct node_row, dag->n_nodes);
+  for (int32_t i = 0; i < dag->n_nodes; i++) rows[i] = trace_rows_make_node(dag, i, 0, NAN, NAN);
+  int status = give_rows(file, trace_rows_get_nodes(), rows, dag->n_nodes);
+  if (status) return status;
+  struct plan_file_edge *pairs = MEM_NEW(struct plan_file_edge, dag->n_edges);
+  for (int64_t i = 0; i < dag->n_edges; i++)
+    pairs[i] = (struct plan_file_edge){.from = dag->edge_from[i], .to = dag->edge_to[i]};
+  return give_rows(file, &edges, pairs, dag->n_edges);
+}
+
+static int write_peaks(struct h5_file *file, const struct dag *dag) {
+  struct peak_row *rows = MEM_NEW(struct peak_row, dag->n_ranks);
+  for (int32_t r = 0; r < dag->n_ranks; r++)
+    rows[r] = (struct peak_row){
+        .rank = r, .device_bytes = dag_get_peak(dag, r, NULL), .device_static_bytes = dag->device_static[r]};
+  return give_rows(file, trace_rows_get_plan_peaks(), rows, dag->n_ranks);
+}
+
+static int write_limits(struct h5_file *file, const struct plan *plan) {
+  struct plan_file_limit *rows = MEM_NEW(struct plan_file_limit, plan->n_ranks);
+  for (int32_t r = 0; r < plan->n_ranks; r++) {
+    int64_t device = plan->device_limit[r] == INT64_MAX ? -1 : plan->device_limit[r];
+    rows[r] = (struct plan_file_limit){.rank = r, .device_bytes = device, .host_bytes = -1, .disk_bytes = -1};
+  }
+  return give_rows(file, &limits, rows, plan->n_ranks);
+}
+
+static int write_stages(struct h5_file *file, const struct plan *plan) {
+  struct plan_file_stage *rows = MEM_NEW(struct plan_file_stage, plan->n_stages);
+  struct plan_file_replica *holders = MEM_NEW(struct plan_file_replica, plan->replica_offset[plan->n_stages]);
+  int64_t n = 0;
+  for (int32_t s = 0; s < plan->n_stages; s++) {
+    const struct plan_stage *stage = &plan->stages[s];
+    rows[s] = (struct plan_file_stage){.stage = s, .first_layer = stage->first_layer, .n_layers = stage->n_layers};
+    for (int32_t i = plan->replica_offset[s]; i < plan->replica_offset[s + 1]; i++)
+      holders[n++] =
+          (struct plan_file_replica){.stage = s, .replica = i - plan->replica_offset[s], .rank = plan->replica_rank[i]};
+  }
+  int status = give_rows(file, &stages, rows, plan->n_stages);
+  if (!status) return give_rows(file, &replicas, holders, n);
+  mem_free(holders);
+  return status;
+}
+
+static int write_micros(struct h5_file *file, const struct plan *plan) {
+  struct plan_file_micro *rows = MEM_NEW(struct plan_file_micro, plan->n_micro);
+  for (int32_t m = 0; m < plan->n_micro; m++) {
+    const struct plan_micro *micro = &plan->micro[m];
+    rows[m] = (struct plan_file_micro){
+        .microbatch = m, .rows = micro->rows, .length = micro->length, .tokens = micro->tokens};
+  }
+  return give_rows(file, &micros, rows, plan->n_micro);
+}
+
+static int64_t count_kept(const struct plan *plan, const struct model *model, const struct layer *layer) {
+  int64_t most = 0;
+  for (int32_t m = 0; m < plan->n_micro; m++) {
+    struct footprint footprint;
+    footprint_layer(model, layer, plan->micro[m].rows, plan->micro[m].length, &footprint);
+    int64_t kept = footprint.bytes[REGION_KEEP_INPUT] + footprint.bytes[REGION_KEEP_WEIGHT];
+    if (kept > most) most = kept;
+  }
+  return most;
+}
+
+static int write_layers(struct h5_file *file, const struct plan *plan, const struct model *model) {
+  struct plan_file_layer *rows = MEM_NEW(struct plan_file_layer, plan->n_layers);
+  for (int32_t l = 0; l < plan->n_layers; l++) {
+    const struct layer *layer = &model->layers[l];
+    rows[l] = (struct plan_file_layer){.layer = l,
+                                       .kind = (int8_t)layer->kind,
+                                       .stage = plan_get_stage(plan, l),
+                                       .parameters = layer->n_parameters,
+                                       .parameter_bytes = layer->n_floats * (int64_t)sizeof(float),
+                                       .activation_bytes = count_kept(plan, model, layer)};
+  }
+  return give_rows(file, &layers, rows, plan->n_layers);
+}
+
+static int write_attributes(struct h5_file *file, const struct plan *plan, const char *deck) {
+  int status = h5_write_text(file, "/", "format", PLAN_FORMAT);
+  if (!status) status = h5_write_int(file, "/", "version", PLAN_VERSION);
+  if (!status) status = h5_write_text(file, "/", "planner", plan->planner);
+  if (!status) status = h5_write_int(file, "/", "hash", (int64_t)plan->hash);
+  if (!status) status = h5_write_int(file, "/", "n_ranks", plan->n_ranks);
+  if (!status) status = h5_write_text(file, "/", "deck", deck ? deck : "");
+  return status;
+}
+
+int plan_file_write(const char *path, const struct plan *plan, const struct dag *dag, const struct model *model,
+                    const char *deck) {
+  struct h5_file *file;
+  int status = h5_create(path, &file);
+  if (status) return status;
+  status = write_attributes(file, plan, deck);
+  if (!status) status = write_nodes(file, dag);
+  if (!status) status = write_layers(file, plan, model);
+  if (!status) status = write_stages(file, plan);
+  if (!status) status = write_micros(file, plan);
+  if (!status) status = write_limits(file, plan);
+  if (!status) status = write_peaks(file, dag);
+  if (!status) return h5_close(&file);
+  h5_discard(&file);
+  return status;
+}
+
+/* ---- reading ---- */
+
+static int read_attributes(struct h5_file *h5, const char *path, struct plan_file *file) {
+  char *format = NULL;
+  int64_t hash = 0, n_ranks = 0;
+  int status = h5_read_text(h5, "/", "format", &format);
+  if (!status && strcmp(format, PLAN_FORMAT))
+    status = error_raise(STATUS_MISTAKE, "%s is no plan: its format is '%s'", path, format);
+  mem_free(format);
+  if (!status) status = h5_read_text(h5, "/", "planner", &file->planner);
+  if (!status) status = h5_read_text(h5, "/", "deck", &file->deck);
+  if (!status) status = h5_read_int(h5, "/", "hash", &hash);
+  if (!status) status = h5_read_int(h5, "/", "n_ranks", &n_ranks);
+  file->hash = (uint64_t)hash;
+  file->n_ranks = (int32_t)n_ranks;
+  return status;
+}
+
+int plan_file_read(const char *path, struct plan_file *file) {
+  struct h5_file *h5;
+  memset(file, 0, sizeof *file);
+  int status = h5_open(path, false, &h5);
+  if (status) return status;
+  status = read_attributes(h5, path, file);
+  if (!status) status = rows_read_all(h5, &stages, (void **)&file->stages, &file->n_stages);
+  if (!status) status = rows_read_all(h5, &replicas, (void **)&file->replicas, &file->n_replicas);
+  if (!status) status = rows_read_all(h5, &micros, (void **)&file->micro, &file->n_micro);
+  if (!status) status = rows_read_all(h5, &layers, (void **)&file->layers, &file->n_layers);
+  if (!status) status = rows_read_all(h5, &limits, (void **)&file->limits, &file->n_limits);
+  if (!status) status = rows_read_all(h5, trace_rows_get_plan_peaks(), (void **)&file->peaks, &file->n_peaks);
+  h5_close(&h5);
+  return status;
+}
+
+void plan_file_fini(struct plan_file *file) {
+  mem_free(file->planner);
+  mem_free(file->deck);
+  mem_free(file->stages);
+  mem_free(file->replicas);
+  mem_free(file->micro);
+  mem_free(file->layers);
+  mem_free(file->limits);
+  mem_free(file->peaks);
+  memset(file, 0, sizeof *file);
+}

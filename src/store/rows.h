@@ -1,0 +1,42 @@
+/* Tables whose rows are structs in memory and columns in the file: one list of members, one place that turns one into the
+ * other. Only for store. */
+#ifndef PENSTOCK_STORE_ROWS_H
+#define PENSTOCK_STORE_ROWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "store/h5.h"
+
+/* A column and the member of the row that holds it; their types are the same. */
+struct rows_column {
+  struct h5_column column;
+  size_t offset;
+};
+struct rows_table {
+  const char *group;
+  const struct rows_column *columns;
+  int n_columns;
+  size_t row_bytes;
+};
+
+#define ROWS_COLUMN(row, member, type, unit)                                                                           \
+  { {#member, type, unit, NULL}, offsetof(struct row, member) }
+#define ROWS_ENUM(row, member, names)                                                                                  \
+  { {#member, H5_INT8, NULL, names}, offsetof(struct row, member) }
+#define ROWS_TABLE(group, row, columns)                                                                                \
+  { group, columns, (int)(sizeof columns / sizeof *columns), sizeof(struct row) }
+
+int rows_create(struct h5_file *file, const struct rows_table *table);
+/* Appends n rows; creates nothing. */
+int rows_append(struct h5_file *file, const struct rows_table *table, const void *rows, int64_t n);
+int rows_count(struct h5_file *file, const struct rows_table *table, int64_t *n);
+int rows_truncate(struct h5_file *file, const struct rows_table *table, int64_t n);
+/* Reads rows first..first+n-1 into the caller's array of structs. */
+int rows_read(struct h5_file *file, const struct rows_table *table, int64_t first, int64_t n, void *rows);
+/* All rows; *rows owned by the caller. */
+int rows_read_all(struct h5_file *file, const struct rows_table *table, void **rows, int64_t *n);
+/* Number of rows whose first column, ascending int32 steps, is at most `step`. */
+int rows_count_until(struct h5_file *file, const struct rows_table *table, int64_t step, int64_t *n);
+
+#endif

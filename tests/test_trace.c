@@ -1,0 +1,251 @@
+/* trace.h5 and plan.h5: every row of every rank and step arrives with its columns and times; a resume cuts later steps; a
+ * full disk costs the rows of that flush and nothing else; a broken file is set aside.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/comm.h"
+#include "store/disk.h"
+#include "store/h5.h"
+#include "store/plan_file.h"
+#include "store/rows.h"
+#include "store/trace.h"
+#include "store/trace_rows.h"
+#include "t.h"
+#include "trace_case.h"
+
+static struct comm *comm;
+static int rank, size;
+static int64_t budget = -1; /* bytes that may still be written; -1: no limit */
+
+static ssize_t write_limited(int descriptor, const void *data, size_t bytes, off_t offset) {
+  if (budget >= 0 && (int64_t)bytes > budget) {
+    errno = ENOSPC;
+    return -1;
+  }
+  if (budget >= 0) budget -= (int64_t)bytes;
+  return syscall(SYS_pwrite64, descriptor, data, bytes, offset);
+}
+
+ssize_t pwrite(int descriptor, const void *data, size_t bytes, off_t offset) {
+  return write_limited(descriptor, data, bytes, offset);
+}
+
+ssize_t pwrite64(int descriptor, const void *data, size_t bytes, off64_t offset) {
+  return write_limited(descriptor, data, bytes, offset);
+}
+
+/* ---- reading back, on rank 0 ---- */
+
+static bool is_row_right(const struct node_row *row, const struct dag *dag, int64_t step) {
+  const struct dag_node *node = &dag->nodes[row->node];
+  return row->step == step && row->rank == node->rank && row->position == node->position &&
+         row->stream == node->stream && row->kind == node->kind && row->stage == node->stage &&
+         row->microbatch == node->micro && row->layer == node->layer && row->peer == node->peer &&
+         row->bytes == node->bytes && row->device_alloc == node->device_alloc &&
+         row->device_free == node->device_free && fabs(row->start_s - start_of(step, row->node)) < 1e-9 &&
+         fabs(row->end_s - end_of(step, row->node)) < 1e-9;
+}
+
+/* The trace has exactly these steps, ascending, with all rows right. */
+static void check_trace(const char *path, const struct trace_case *c, const int64_t *steps, int64_t n_steps) {
+  struct h5_file *file;
+  struct node_row *rows;
+  struct step_row *lines;
+  struct peak_row *peaks;
+  int64_t n_rows, n_lines, n_peaks, wrong = 0, text_value;
+  T_CHECK(!h5_open(path, false, &file), "%s", error_text());
+  T_CHECK(!rows_read_all(file, trace_rows_get_nodes(), (void **)&rows, &n_rows), "%s", error_text());
+  T_CHECK(!rows_read_all(file, trace_rows_get_steps(), (void **)&lines, &n_lines), "%s", error_text());
+  T_CHECK(!rows_read_all(file, trace_rows_get_peaks(), (void **)&peaks, &n_peaks), "%s", error_text());
+  T_CHECK(!h5_read_int(file, "/", "n_ranks", &text_value) && text_value == size, "%" PRId64 " ranks", text_value);
+  T_CHECK(n_rows == n_steps * c->dag->n_nodes && n_lines == n_steps && n_peaks == n_steps * size,
+          "%" PRId64 " nodes, %" PRId64 " steps, %" PRId64 " peaks of %" PRId64 " steps", n_rows, n_lines, n_peaks,
+          n_steps);
+  for (int64_t i = 0; i < n_rows && n_rows == n_steps * c->dag->n_nodes; i++)
+    wrong += rows[i].node != i % c->dag->n_nodes || !is_row_right(&rows[i], c->dag, steps[i / c->dag->n_nodes]);
+  T_CHECK(wrong == 0, "%" PRId64 " rows are wrong", wrong);
+  for (int64_t i = 0; i < n_lines && n_lines == n_steps; i++)
+    T_CHECK(lines[i].step == steps[i] && lines[i].loss == 3.0 / (double)steps[i] && lines[i].tokens == steps[i] * 100 &&
+                lines[i].seconds == (double)steps[i] * 0.125 && isnan(lines[i].predicted_seconds) &&
+                lines[i].plan_hash == (int64_t)c->plan->hash,
+            "step %" PRId64, steps[i]);
+  for (int64_t i = 0; i < n_peaks && n_peaks == n_steps * size; i++)
+    T_CHECK(peaks[i].rank == i % size && peaks[i].device_bytes == peak_of(steps[i / size], peaks[i].rank) &&
+                peaks[i].device_static_bytes == 77,
+            "peak %" PRId64, i);
+  mem_free(rows);
+  mem_free(lines);
+  mem_free(peaks);
+  h5_close(&file);
+}
+
+static void check_on_root(const char *path, const struct trace_case *c, const int64_t *steps, int64_t n_steps) {
+  if (rank == 0) check_trace(path, c, steps, n_steps);
+  comm_barrier_all(comm);
+}
+
+static const int64_t counting[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+
+static void test_steps(const char *path, const struct trace_case *c) {
+  struct trace *trace;
+  T_CHECK(!trace_open_all(comm, path, 0, &trace), "%s", error_text());
+  check_on_root(path, c, counting, 0);
+  for (int64_t step = 1; step <= 10; step++) {
+    add_step(trace, comm, c, step);
+    if (step % 4 == 0) {
+      T_CHECK(!trace_flush_all(trace), "%s", error_text());
+      check_on_root(path, c, counting, step); /* while it is being written */
+    }
+  }
+  T_CHECK(!trace_close_all(&trace) && !trace, "%s", error_text());
+  check_on_root(path, c, counting, 10);
+  /* A resume from step 7 replaces later rows. */
+  T_CHECK(!trace_open_all(comm, path, 7, &trace), "%s", error_text());
+  check_on_root(path, c, counting, 7);
+  add_step(trace, comm, c, 8);
+  T_CHECK(!trace_close_all(&trace), "%s", error_text());
+  check_on_root(path, c, counting, 8);
+  T_CHECK(!trace_open_all(comm, path, 8, &trace) && !trace_close_all(&trace), "nothing to add: %s", error_text());
+  check_on_root(path, c, counting, 8);
+}
+
+static void test_full_disk(const char *path, const struct trace_case *c) {
+  struct trace *trace;
+  const int64_t steps[] = {1, 2, 5, 6, 9};
+  int64_t room = 0;
+  T_CHECK(!trace_open_all(comm, path, 0, &trace), "%s", error_text());
+  for (int64_t step = 1; step <= 9; step++) {
+    add_step(trace, comm, c, step);
+    if (step % 2) continue;
+    budget = step % 4 == 0 ? room : -1;
+    int status = trace_flush_all(trace);
+    budget = -1;
+    room += 200000;
+    if (step % 4 == 0) {
+      T_CHECK(status == STATUS_FAILED && strstr(error_text(), "No space") && strstr(error_text(), path), "%s",
+              error_text());
+      T_CHECK(strstr(error_text(), step == 4 ? "steps 3 to 4" : "steps 7 to 8"), "%s", error_text());
+    } else {
+      T_CHECK(!status, "%s", error_text());
+    }
+    if (step == 4) check_on_root(path, c, steps, 2);
+  }
+  T_CHECK(!trace_close_all(&trace), "%s", error_text());
+  check_on_root(path, c, steps, 5);
+}
+
+static void test_broken_file(const char *path, const struct trace_case *c) {
+  struct trace *trace;
+  char *old = mem_format("%s.old", path);
+  if (rank == 0) disk_write_text(path, "no HDF5");
+  comm_barrier_all(comm);
+  T_CHECK(!trace_open_all(comm, path, 3, &trace), "%s", error_text());
+  add_step(trace, comm, c, 4);
+  if (rank == 0 && size == 1) trace_flush_alone(trace);
+  T_CHECK(!trace_close_all(&trace), "%s", error_text());
+  check_on_root(path, c, counting + 3, 1);
+  if (rank == 0) T_CHECK(access(old, F_OK) == 0, "the broken file is kept");
+  char *none = mem_format("%s/none/trace.h5", path);
+  T_CHECK(trace_open_all(comm, none, 0, &trace) == STATUS_FAILED && !trace && strstr(error_text(), none), "%s",
+          error_text());
+  mem_free(none);
+  mem_free(old);
+}
+
+/* ---- plan.h5 ---- */
+
+static void test_plan(const char *folder, const struct trace_case *c) {
+  char *path = mem_format("%s/plan.h5", folder);
+  c->plan->device_limit[0] = 123456789;
+  T_CHECK(!plan_file_write(path, c->plan, c->dag, c->model, "run:\n"), "%s", error_text());
+  struct plan_file file;
+  T_CHECK(!plan_file_read(path, &file), "%s", error_text());
+  T_CHECK(!strcmp(file.planner, "1f1b") && !strcmp(file.deck, "run:\n") && file.hash == c->plan->hash &&
+              file.n_ranks == size,
+          "attributes");
+  T_CHECK(file.n_stages == size && file.n_replicas == size && file.n_micro == 3 &&
+              file.n_layers == c->model->n_layers && file.n_limits == size && file.n_peaks == size,
+          "sizes");
+  int64_t parameters = 0;
+  for (int s = 0; s < size; s++) {
+    T_CHECK(file.stages[s].first_layer == c->plan->stages[s].first_layer &&
+                file.stages[s].n_layers == c->plan->stages[s].n_layers,
+            "stage %d", s);
+    T_CHECK(file.replicas[s].stage == s && file.replicas[s].rank == plan_get_rank(c->plan, s), "replica of stage %d",
+            s);
+    T_CHECK(file.limits[s].device_bytes == (s == 0 ? 123456789 : -1) && file.limits[s].host_bytes == -1, "limit of %d",
+            s);
+    T_CHECK(file.peaks[s].rank == s && file.peaks[s].device_bytes == dag_get_peak(c->dag, s, NULL) &&
+                file.peaks[s].device_static_bytes == c->dag->device_static[s],
+            "peak of %d", s);
+  }
+  for (int64_t l = 0; l < file.n_layers; l++) {
+    parameters += file.layers[l].parameters;
+    T_CHECK(file.layers[l].kind == (int8_t)c->model->layers[l].kind &&
+                file.layers[l].stage == plan_get_stage(c->plan, (int32_t)l),
+            "layer %" PRId64, l);
+    T_CHECK(file.layers[l].activation_bytes > 0 || l == 0, "layer %" PRId64 " keeps nothing", l);
+  }
+  T_CHECK(parameters == c->model->n_parameters, "%" PRId64 " parameters", parameters);
+  T_CHECK(file.micro[2].rows == 1 && file.micro[2].length == 6 && file.micro[2].tokens == 6, "micro-batch");
+  plan_file_fini(&file);
+  struct h5_file *h5;
+  int64_t n = 0;
+  T_CHECK(!h5_open(path, false, &h5), "%s", error_text());
+  int32_t *from = MEM_NEW(int32_t, c->dag->n_edges);
+  T_CHECK(!h5_table_get_rows(h5, "/edges", "to", &n) && n == c->dag->n_edges &&
+              !h5_table_read(h5, "/edges", "from", H5_INT32, 0, n, from) &&
+              !memcmp(from, c->dag->edge_from, sizeof *from * (size_t)n),
+          "edges");
+  T_CHECK(!h5_table_get_rows(h5, "/nodes", "start_s", &n) && n == c->dag->n_nodes, "nodes");
+  h5_close(&h5);
+  mem_free(from);
+  char *trace = mem_format("%s/trace.h5", folder);
+  T_CHECK(plan_file_read(trace, &file) == STATUS_MISTAKE && strstr(error_text(), "no plan"), "%s", error_text());
+  plan_file_fini(&file);
+  mem_free(trace);
+  mem_free(path);
+}
+
+static void end_all(void) {
+  int64_t counts[2] = {t_failures, t_checks}, *all = MEM_NEW(int64_t, 2 * size), *offsets = MEM_NEW(int64_t, size + 1);
+  comm_gather_all(comm, counts, sizeof counts, all, offsets);
+  for (int r = 0; r < size; r++)
+    if (r != rank) t_failures += (int)all[2 * r], t_checks += (int)all[2 * r + 1];
+  mem_free(all);
+  mem_free(offsets);
+}
+
+int main(int argc, char **argv) {
+  if (comm_open_all(&argc, &argv, false, &comm)) return 1;
+  rank = comm_get_rank(comm);
+  size = comm_get_size(comm);
+  log_init(rank);
+  char folder[] = "/tmp/penstock-tr-XXXXXX";
+  if (rank == 0 && !mkdtemp(folder)) return 1;
+  comm_broadcast_all(comm, 0, folder, sizeof folder);
+  char *path = mem_format("%s/trace.h5", folder);
+  struct trace_case c = make_trace_case(size);
+  test_steps(path, &c);
+  if (rank == 0) test_plan(folder, &c);
+  test_full_disk(path, &c);
+  test_broken_file(path, &c);
+  free_trace_case(&c);
+  T_CHECK(h5_balance() == 0, "%" PRId64 " HDF5 objects open", h5_balance());
+  char *command = mem_format("rm -rf %s", folder);
+  comm_barrier_all(comm);
+  if (rank == 0) T_CHECK(system(command) == 0, "%s", command);
+  mem_free(command);
+  mem_free(path);
+  end_all();
+  comm_close_all(&comm);
+  T_CHECK(mem_balance() == 0, "%" PRId64 " allocations live", mem_balance());
+  return t_end();
+}
