@@ -10,12 +10,19 @@ struct slope {
   vec y, d; /* f(u), f'(u) */
 };
 
+/* 1 / (1 + exp(-u)) and 1 less that, each without cancellation. */
+static inline vec get_sigmoid(vec u, vec *rest) {
+  vec e = vec_exp(-u), s = vec_set(1.0f) / (e + 1.0f);
+  *rest = e * s;
+  return s;
+}
+
 /* u/2 (1 + tanh t) = u sigmoid(2t) with t = sqrt(2/pi) (u + 0.044715 u^3); no cancellation where tanh is near -1. */
 static inline struct slope slope_gelu_tanh(vec u) {
-  vec squared = u * u;
-  vec s = vec_sigmoid(u * (squared * 0.0713548163f + 1.59576912f));
+  vec squared = u * u, rest;
+  vec s = get_sigmoid(u * (squared * 0.0713548163f + 1.59576912f), &rest);
   vec inner = squared * 0.214064449f + 1.59576912f;
-  return (struct slope){u * s, s + u * inner * (s * (1.0f - s))};
+  return (struct slope){u * s, s + u * inner * (s * rest)};
 }
 
 static inline struct slope slope_gelu(vec u) {
@@ -24,8 +31,8 @@ static inline struct slope slope_gelu(vec u) {
 }
 
 static inline struct slope slope_silu(vec u) {
-  vec s = vec_sigmoid(u);
-  return (struct slope){u * s, s + u * (s * (1.0f - s))};
+  vec rest, s = get_sigmoid(u, &rest);
+  return (struct slope){u * s, s + u * (s * rest)};
 }
 
 static inline struct slope slope_relu(vec u) {

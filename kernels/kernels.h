@@ -41,11 +41,11 @@ void matmul_bias_weight_cpu(struct pool *pool, int64_t rows, int64_t n, const fl
 void norm_forward_cpu(struct pool *pool, bool layer_norm, int64_t rows, int64_t width, float eps, const float *x,
                       const float *weight, const float *bias, float *y, float *stats);
 /* d_x = residual (0 where NULL) + gradient through the norm. d_x may be residual itself. */
-void norm_input_cpu(struct pool *pool, bool layer_norm, int64_t rows, int64_t width, const float *x, const float *weight,
-                    const float *stats, const float *d_y, const float *residual, float *d_x);
+void norm_input_cpu(struct pool *pool, bool layer_norm, int64_t rows, int64_t width, const float *x,
+                    const float *weight, const float *stats, const float *d_y, const float *residual, float *d_x);
 /* d_weight[width] +=, d_bias[width] += (NULL for RMS norm). */
-void norm_weight_cpu(struct pool *pool, bool layer_norm, int64_t rows, int64_t width, const float *x, const float *stats,
-                     const float *d_y, float *d_weight, float *d_bias);
+void norm_weight_cpu(struct pool *pool, bool layer_norm, int64_t rows, int64_t width, const float *x,
+                     const float *stats, const float *d_y, float *d_weight, float *d_bias);
 
 /* ---- rope.c: rotary positions on the first n_heads heads of each token's packed row, in place ---- */
 
@@ -58,8 +58,8 @@ void rope_cpu(struct pool *pool, int64_t rows, int64_t length, int64_t n_heads, 
 /* ---- attention.c: causal attention of the flash kind, grouped-query; scores are never stored ---- */
 
 struct attention_shape {
-  int64_t rows, length;       /* micro-batch: rows of padded length */
-  const int32_t *lengths;     /* [rows] real lengths; tokens at and beyond are padding */
+  int64_t rows, length;                  /* micro-batch: rows of padded length */
+  const int32_t *lengths;                /* [rows] real lengths; tokens at and beyond are padding */
   int64_t n_heads, n_kv_heads, head_dim; /* n_heads is a multiple of n_kv_heads */
 };
 /* qkv is [rows*length][(n_heads + 2 n_kv_heads) * head_dim]: queries, keys, values of a token in a row. Softmax of
@@ -76,7 +76,8 @@ void attention_input_cpu(struct pool *pool, const struct attention_shape *shape,
 
 enum activation { ACTIVATION_GELU_TANH, ACTIVATION_GELU, ACTIVATION_SILU, ACTIVATION_RELU, ACTIVATION_RELU2 };
 /* y = f(u); both [rows][width]. */
-void activation_forward_cpu(struct pool *pool, enum activation f, int64_t rows, int64_t width, const float *u, float *y);
+void activation_forward_cpu(struct pool *pool, enum activation f, int64_t rows, int64_t width, const float *u,
+                            float *y);
 /* d_u = f'(u) d_y; d_u may be d_y. */
 void activation_input_cpu(struct pool *pool, enum activation f, int64_t rows, int64_t width, const float *u,
                           const float *d_y, float *d_u);
@@ -114,8 +115,8 @@ double head_forward_cpu(struct pool *pool, int64_t rows, int64_t width, int64_t 
 
 struct adamw {
   float lr, beta1, beta2, eps, weight_decay;
-  float grad_scale;           /* gradients are multiplied by it first (clipping); 1 is none */
-  int64_t step;               /* from 1: bias correction 1 - beta^step, computed in float64 */
+  float grad_scale; /* gradients are multiplied by it first (clipping); 1 is none */
+  int64_t step;     /* from 1: bias correction 1 - beta^step, computed in float64 */
 };
 /* AdamW with decoupled decay on n parameters: w *= 1 - lr*weight_decay; w -= lr * mhat / (sqrt(vhat) + eps); sets g to 0
  * in the same pass. */

@@ -114,9 +114,6 @@ static inline vec vec_exp(vec x) {
   return vec_select(x < vec_set(-87.3f), vec_set(0.0f), y);
 }
 
-/* 1 / (1 + exp(-x)) */
-static inline vec vec_sigmoid(vec x) { return vec_set(1.0f) / (vec_exp(-x) + 1.0f); }
-
 /* Phi(x), the normal distribution function, to within 1e-6 of itself where it is above 1e-6. With z = |x| / sqrt 2 and
  * t = 1 / (1 + z/2): erfc(z) = t exp(-z^2) P(t), P fitted on z <= 12. */
 static inline vec vec_normal_cdf(vec x) {

@@ -1,0 +1,190 @@
+#include "ops_timer.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "kernels.h"
+#include "rate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What was measured of one op of one kind of layer in one pass, or of one vector op. */
+struct row {
+  const char *layer, *op, *pass;
+  int64_t calls;
+  double seconds, flops;
+  int64_t bytes; /* moved, where that is what limits the op: 0 for products */
+};
+
+enum { MAX_ROWS = 64 };
+
+struct ops_timer {
+  struct device_ops ops; /* first: a device's table leads back to its timer */
+  const struct device_ops *original;
+  struct device *device;
+  int n_rows;
+  struct row rows[MAX_ROWS];
+};
+
+static struct ops_timer *timer_of(struct device *device) { return (struct ops_timer *)(uintptr_t)device->ops; }
+
+static struct row *find_row(struct ops_timer *timer, const char *layer, const char *op, const char *pass) {
+  for (int i = 0; i < timer->n_rows; i++) {
+    struct row *row = &timer->rows[i];
+    if (row->layer == layer && !strcmp(row->op, op) && row->pass == pass) return row;
+  }
+  CHECK(timer->n_rows < MAX_ROWS, "more kinds of ops than the bench has rows");
+  struct row *row = &timer->rows[timer->n_rows++];
+  *row = (struct row){.layer = layer, .op = op, .pass = pass};
+  return row;
+}
+
+static void note(struct row *row, double start, double flops, int64_t bytes) {
+  row->seconds += clock_now() - start;
+  row->calls++;
+  row->flops += flops;
+  row->bytes += bytes;
+}
+
+/* ---- what an op does: model FLOPs, and floats moved by those that memory limits ---- */
+
+static double count_flops(enum pass pass, const struct op_call *c) {
+  double tokens = (double)c->batch->rows * c->batch->length, pairs = 0;
+  const struct model_config *m = c->config;
+  switch (c->op->kind) {
+  case OP_MATMUL:
+    return 2 * tokens * (double)c->layer->acts[c->op->in].width * (double)c->layer->acts[c->op->out].width;
+  case OP_HEAD: return pass == PASS_FORWARD ? 6 * tokens * (double)m->hidden * (double)m->vocab_size : 0;
+  case OP_ATTENTION:
+    for (int32_t r = 0; r < c->batch->rows; r++) pairs += 0.5 * c->batch->lengths[r] * (c->batch->lengths[r] + 1.0);
+    return (pass == PASS_FORWARD ? 4 : pass == PASS_INPUT ? 8 : 0) * pairs * (double)(m->head_dim * m->n_heads);
+  default: return 0;
+  }
+}
+
+static int64_t count_floats(enum pass pass, const struct op_call *c) {
+  const struct op *op = c->op;
+  int64_t tokens = (int64_t)c->batch->rows * c->batch->length;
+  int64_t in = op->in < 0 ? 0 : c->layer->acts[op->in].width, out = c->layer->acts[op->out].width;
+  switch (op->kind) {
+  case OP_EMBED: return tokens * out * (pass == PASS_FORWARD ? 3 : pass == PASS_WEIGHT ? 5 : 0);
+  case OP_NORM: return tokens * in * (pass == PASS_INPUT ? 3 + (op->residual >= 0) : 2);
+  case OP_ROPE:
+    return pass == PASS_WEIGHT ? 0 : 2 * tokens * (c->config->n_heads + c->config->n_kv_heads) * c->config->head_dim;
+  case OP_ACTIVATION: return tokens * (pass == PASS_FORWARD ? in + out : pass == PASS_INPUT ? 2 * in + out : 0);
+  default: return 0;
+  }
+}
+
+/* ---- the table that measures ---- */
+
+static void run_timed(struct device *device, enum pass pass, const struct op_call *call) {
+  static const char *const passes[PASS_COUNT] = {"forward", "input", "weight"};
+  struct ops_timer *timer = timer_of(device);
+  double start = clock_now();
+  timer->original->run(device, pass, call);
+  struct row *row = find_row(timer, layer_kind_get_name(call->layer->kind), call->op->name, passes[pass]);
+  note(row, start, count_flops(pass, call), count_floats(pass, call) * (int64_t)sizeof(float));
+}
+
+static const char norm_group[] = "norm", update_group[] = "update";
+
+static void note_vector(struct ops_timer *timer, const char *group, const char *op, double start, int64_t floats) {
+  note(find_row(timer, group, op, ""), start, 0, floats * (int64_t)sizeof(float));
+}
+
+static void fill_timed(struct device *device, int64_t n, float value, float *x) {
+  double start = clock_now();
+  timer_of(device)->original->fill(device, n, value, x);
+  note_vector(timer_of(device), norm_group, "fill", start, n);
+}
+
+static void add_timed(struct device *device, int64_t n, const float *x, float *y) {
+  double start = clock_now();
+  timer_of(device)->original->add(device, n, x, y);
+  note_vector(timer_of(device), norm_group, "add", start, 3 * n);
+}
+
+static double sum_squares_timed(struct device *device, int64_t n, const float *g) {
+  double start = clock_now(), sum = timer_of(device)->original->sum_squares(device, n, g);
+  note_vector(timer_of(device), norm_group, "sum_squares", start, n);
+  return sum;
+}
+
+static void adamw_timed(struct device *device, const struct adamw *p, int64_t n, float *w, float *g, float *m,
+                        float *v) {
+  double start = clock_now();
+  timer_of(device)->original->adamw(device, p, n, w, g, m, v);
+  note_vector(timer_of(device), update_group, "adamw", start, 8 * n);
+}
+
+struct ops_timer *ops_timer_create(struct device *device) {
+  struct ops_timer *timer = MEM_NEW(struct ops_timer, 1);
+  timer->device = device;
+  timer->original = device->ops;
+  timer->ops = *device->ops;
+  timer->ops.run = run_timed;
+  timer->ops.fill = fill_timed;
+  timer->ops.add = add_timed;
+  timer->ops.sum_squares = sum_squares_timed;
+  timer->ops.adamw = adamw_timed;
+  device->ops = &timer->ops;
+  return timer;
+}
+
+void ops_timer_destroy(struct ops_timer **timer) {
+  if (!*timer) return;
+  (*timer)->device->ops = (*timer)->original;
+  mem_free(*timer);
+  *timer = NULL;
+}
+
+void ops_timer_clear(struct ops_timer *timer) { timer->n_rows = 0; }
+
+struct ops_timer_sums ops_timer_get_sums(const struct ops_timer *timer) {
+  struct ops_timer_sums sums = {0};
+  for (int i = 0; i < timer->n_rows; i++) {
+    const struct row *row = &timer->rows[i];
+    double *sum = row->layer == norm_group ? &sums.norm : row->layer == update_group ? &sums.update : &sums.layers;
+    *sum += row->seconds;
+  }
+  return sums;
+}
+
+/* ---- the table for people ---- */
+
+static int compare_rows(const void *a, const void *b) {
+  double x = ((const struct row *)a)->seconds, y = ((const struct row *)b)->seconds;
+  return (x < y) - (x > y);
+}
+
+static void print_row(struct ops_timer *timer, const struct row *row, int n_steps, double seconds, double flops_rate) {
+  char name[48];
+  snprintf(name, sizeof name, "%s.%s", row->layer, row->op);
+  printf("  %-22s %-8s %6.0f %9.2f %5.1f%%", name, row->pass, (double)row->calls / n_steps,
+         1e3 * row->seconds / n_steps, 100 * row->seconds / n_steps / seconds);
+  if (row->flops > 0)
+    printf(" %8.1f GFLOP/s %5.2f of the matrix rate", 1e-9 * row->flops / row->seconds,
+           row->flops / row->seconds / flops_rate);
+  if (row->bytes > 0) {
+    double triad = rate_measure_triad(timer->original->get_pool(timer->device), row->bytes / row->calls);
+    double rate = (double)row->bytes / row->seconds;
+    printf(" %8.1f GB/s    %5.2f of a triad", 1e-9 * rate, rate / triad);
+  }
+  putchar('\n');
+}
+
+void ops_timer_print(struct ops_timer *timer, int n_steps, double seconds, double flops_rate) {
+  qsort(timer->rows, (size_t)timer->n_rows, sizeof *timer->rows, compare_rows);
+  printf("  %-22s %-8s %6s %9s %6s\n", "op", "pass", "calls", "ms", "share");
+  double sum = 0;
+  for (int i = 0; i < timer->n_rows; i++) {
+    if (timer->rows[i].flops > 0 || timer->rows[i].bytes > 0)
+      print_row(timer, &timer->rows[i], n_steps, seconds, flops_rate);
+    sum += timer->rows[i].seconds / n_steps;
+  }
+  printf("  %-22s %-8s %6s %9.2f %5.1f%%\n", "all ops", "", "", 1e3 * sum, 100 * sum / seconds);
+  printf("  %-22s %-8s %6s %9.2f %5.1f%%\n", "outside ops", "", "", 1e3 * (seconds - sum), 100 * (1 - sum / seconds));
+}

@@ -1,0 +1,29 @@
+/* Times every call that the executor makes on a device, from outside: the device's table is replaced by one that measures
+ * and calls the original.
+ */
+#ifndef PENSTOCK_BENCH_OPS_TIMER_H
+#define PENSTOCK_BENCH_OPS_TIMER_H
+
+#include "device/device.h"
+
+struct ops_timer;
+
+/* Puts itself before the device. Owned by the caller. */
+struct ops_timer *ops_timer_create(struct device *device);
+/* Gives the device its own table back. */
+void ops_timer_destroy(struct ops_timer **timer);
+
+/* Forgets what was measured. */
+void ops_timer_clear(struct ops_timer *timer);
+
+/* Seconds since then in ops of the layers, in vector ops of the gradient norm (fill, add, sum_squares), in the update. */
+struct ops_timer_sums {
+  double layers, norm, update;
+};
+struct ops_timer_sums ops_timer_get_sums(const struct ops_timer *timer);
+
+/* One line an op and pass on standard output: calls, time and share of `seconds` (per step, of `n_steps`), GFLOP/s of
+ * those that multiply, bytes a second of the others against a triad of their size. `flops_rate`: the matrix library's. */
+void ops_timer_print(struct ops_timer *timer, int n_steps, double seconds, double flops_rate);
+
+#endif
