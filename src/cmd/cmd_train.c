@@ -23,8 +23,8 @@ static char *join_arguments(int argc, char **argv) {
 }
 
 /* report.txt is a help, not the run: what goes wrong with it is a warning. */
-static void save_report(const char *folder) {
-  if (report_save(folder)) log_warn("%s", error_text());
+static void save_report(const char *folder, const char *run_status) {
+  if (report_save(folder, run_status)) log_warn("%s", error_text());
   error_clear();
 }
 

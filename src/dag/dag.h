@@ -22,10 +22,11 @@
  * predecessor in the rank's compute order (of the consumer itself when it is the first), and the edge to the receive comes
  * from the node before that. A sent buffer is freed at the end of the first compute node that starts after the receiver has
  * provably finished with the message: the first consumer of a message that the receiver sends back after consuming it.
- * Where there is none, an edge from the send bounds it: to the second next compute node of the sender, or the first one
- * after that which comes later than the message in the linear extension of dag_order_messages (an edge to an earlier one
- * could close a cycle); it is freed when that node ends. When only the last compute node of the rank is left, there is no
- * edge, `release` is that last node, and the buffer is freed when the rank's streams have drained after it.
+ * Where there is none, it is the tail of a step, in which backwards free more than they send: `release` is the last compute
+ * node of the rank, and the buffer is freed when the rank's streams have drained after it. Forwards alone have no such tail:
+ * there an edge from the send bounds it, to the second next compute node of the sender, or the first one after that which
+ * comes later than the message in the linear extension of dag_order_messages (an edge to an earlier one could close a
+ * cycle).
  */
 #ifndef PENSTOCK_DAG_DAG_H
 #define PENSTOCK_DAG_DAG_H

@@ -115,12 +115,14 @@ static int32_t find_reply(const struct dag_builder *b, const struct lists *lists
   return low < end ? lists->earliest[low] : -1;
 }
 
-/* No reply: the node that has to wait for the send, or the rank's last. */
+/* No reply: the rank's last node. In training that is the tail of a step, where backwards free more than what is sent, and
+ * nobody waits; forwards alone would pile up, so there a node soon after has to wait for the send. */
 static int32_t bound_send(struct dag_builder *b, const int32_t *place, int32_t send) {
   const struct dag *dag = b->dag;
   int32_t rank = dag->nodes[send].rank, first = dag->rank_offset[rank];
   int32_t last = dag->stream_offset[rank * STREAM_COUNT + STREAM_COMPUTE + 1] -
                  dag->stream_offset[rank * STREAM_COUNT + STREAM_COMPUTE] - 1;
+  if (!b->plan->forward_only) return first + last;
   int32_t low = get_producer(b, send)->position + 2, high = last;
   while (low < high) { /* places ascend along a rank's compute nodes */
     int32_t middle = low + (high - low) / 2;

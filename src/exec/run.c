@@ -194,13 +194,14 @@ static int finish_all(struct run *run, int status, const char *stopped) {
     snprintf(text, sizeof text, "CHECKPOINTED step %lld", (long long)run->step);
     log_line("stopped by %s after step %lld; start the same command again to go on", stopped, (long long)run->step);
   }
-  if (run->conclude) run->conclude(run->folder);
+  if (run->conclude) run->conclude(run->folder, text);
   write_status(run, text);
   log_line("penstock: %s", text);
   return stopped ? STATUS_STOPPED : STATUS_OK;
 }
 
-int run_train_all(struct comm *comm, struct params *params, const char *command, void (*conclude)(const char *folder)) {
+int run_train_all(struct comm *comm, struct params *params, const char *command,
+                  void (*conclude)(const char *folder, const char *status)) {
   struct run run = {.comm = comm,
                     .params = params,
                     .command = command,

@@ -14,7 +14,7 @@ struct run {
   struct comm *comm;     /* borrowed */
   struct params *params; /* borrowed */
   const char *command;   /* command line, for the manifest; borrowed */
-  void (*conclude)(const char *folder);
+  void (*conclude)(const char *folder, const char *status);
   int rank, size;
 
   char *folder;          /* path of the run folder, on all ranks */
@@ -39,8 +39,9 @@ struct run {
 
 /* `penstock train`: sets up, resumes, trains, saves. Collective; returns the status that is the exit code of every rank. The
  * message of a failure has been printed and STATUS written. `conclude` (may be NULL) is called on rank 0 when all files
- * of the run are closed, before STATUS is written. */
-int run_train_all(struct comm *comm, struct params *params, const char *command, void (*conclude)(const char *folder));
+ * of the run are closed, before STATUS is written with the text that it is given. */
+int run_train_all(struct comm *comm, struct params *params, const char *command,
+                  void (*conclude)(const char *folder, const char *status));
 
 /* run_setup.c: everything up to the first step. Collective, ends in agreement. *done is set when the folder is DONE and
  * nothing is to be done. */

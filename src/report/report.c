@@ -11,6 +11,9 @@
 #include "store/disk.h"
 #include "store/plan_file.h"
 
+/* Read beyond those asked for, in place of steps that a broken job has left incomplete. */
+enum { SPARE_STEPS = 100 };
+
 /* The rows of the step that begins at row `first`. */
 static int64_t count_rows(const struct trace_content *c, int64_t first) {
   int64_t n = first;
@@ -31,21 +34,37 @@ static int32_t count_ranks(const struct trace_content *c, int64_t first, int64_t
   return most;
 }
 
-/* First row of the steps to report: as many as asked for, from the end, all on as many ranks as the last one. */
-static int64_t find_first(const struct trace_content *c, int64_t steps, int32_t *n_ranks) {
-  int64_t end = c->n_nodes, n = 0;
+/* First row of the step that ends before row `end`. */
+static int64_t find_step_begin(const struct trace_content *c, int64_t end) {
+  int64_t first = end;
+  while (first > 0 && c->nodes[first - 1].step == c->nodes[end - 1].step) first--;
+  return first;
+}
+
+/* End of the last step that all ranks of the last job have left; of the last step when there is none. */
+static int64_t find_complete_end(const struct trace_content *c) {
+  for (int64_t end = c->n_nodes; end > 0; end = find_step_begin(c, end)) {
+    int64_t first = find_step_begin(c, end);
+    if (count_ranks(c, first, end - first) == c->n_ranks) return end;
+  }
+  return c->n_nodes;
+}
+
+/* The rows of the steps to report, *first to end-1: as many as asked for, from the end, all on as many ranks as the last
+ * one. */
+static void find_range(const struct trace_content *c, int64_t steps, int64_t *first, int64_t *end, int32_t *n_ranks) {
+  int64_t n = 0;
   *n_ranks = 0;
-  while (end > 0) {
-    int64_t first = end;
-    while (first > 0 && c->nodes[first - 1].step == c->nodes[end - 1].step) first--;
-    int32_t ranks = count_ranks(c, first, end - first);
-    bool warms_up = steps == 0 && n > 0 && c->nodes[first].step == 1;
-    if ((n > 0 && ranks != *n_ranks) || warms_up || (steps > 0 && n == steps)) break;
+  *first = *end = find_complete_end(c);
+  while (*first > 0 && !(steps > 0 && n == steps)) {
+    int64_t begin = find_step_begin(c, *first);
+    int32_t ranks = count_ranks(c, begin, *first - begin);
+    bool warms_up = steps == 0 && n > 0 && c->nodes[begin].step == 1;
+    if ((n > 0 && ranks != *n_ranks) || warms_up) break;
     *n_ranks = ranks;
-    end = first;
+    *first = begin;
     n++;
   }
-  return end;
 }
 
 static int compare_doubles(const void *left, const void *right) {
@@ -53,10 +72,10 @@ static int compare_doubles(const void *left, const void *right) {
   return (*a > *b) - (*a < *b);
 }
 
-static void add_steps(const struct trace_content *c, int64_t first, struct report *r) {
+static void add_steps(const struct trace_content *c, int64_t first, int64_t end, struct report *r) {
   double *seconds = MEM_NEW(double, c->n_steps), sum = 0, trained = 0;
   int64_t tokens = 0;
-  for (int64_t at = first, n; at < c->n_nodes; at += n) {
+  for (int64_t at = first, n; at < end; at += n) {
     n = count_rows(c, at);
     const struct step_row *step = find_step(c, c->nodes[at].step);
     if (!step || r->n_steps == c->n_steps) continue;
@@ -111,9 +130,10 @@ static void finish_ranks(const struct trace_content *c, const struct plan_file *
 
 static int fill_report(const struct trace_content *content, const struct plan_file *plan, int64_t steps,
                        struct report *r) {
-  int64_t first = find_first(content, steps, &r->n_ranks);
+  int64_t first, end;
+  find_range(content, steps, &first, &end, &r->n_ranks);
   r->ranks = MEM_NEW(struct report_rank, r->n_ranks);
-  add_steps(content, first, r);
+  add_steps(content, first, end, r);
   if (r->n_steps == 0)
     return error_raise(STATUS_MISTAKE,
                        "%s/trace.h5 holds no step yet: it is written every run.trace_every steps and at the end",
@@ -145,7 +165,7 @@ int report_read(const char *folder, int64_t steps, struct report *report) {
                          "%s has no trace.h5: it is no run folder, no trace has been written yet (after "
                          "run.trace_every steps), or the run had run.trace_every: 0",
                          folder);
-  if (!status) status = trace_read(trace, steps > 0 ? steps : REPORT_DEFAULT_STEPS, &content);
+  if (!status) status = trace_read(trace, (steps > 0 ? steps : REPORT_DEFAULT_STEPS) + SPARE_STEPS, &content);
   if (!status && !access(plan_path, F_OK)) status = plan_file_read(plan_path, &plan);
   if (!status) status = read_status(report);
   if (!status) status = fill_report(&content, &plan, steps, report);
@@ -173,13 +193,14 @@ const char *report_cause_get_text(enum report_cause cause) {
   return texts[cause];
 }
 
-int report_save(const char *folder) {
+int report_save(const char *folder, const char *run_status) {
   char *trace = mem_format("%s/trace.h5", folder), *path = mem_format("%s/report.txt", folder);
   struct report report;
   int status = STATUS_OK;
   if (!access(trace, F_OK)) {
     status = report_read(folder, 0, &report);
     if (!status) {
+      if (!report.status) report.status = mem_strdup(run_status);
       char *text = report_format(&report);
       status = disk_write_text(path, text);
       mem_free(text);

@@ -81,7 +81,8 @@ char *report_format_json(const struct report *report);
 
 const char *report_cause_get_text(enum report_cause cause);
 
-/* Writes RUN/report.txt, atomically. A folder without a trace is left as it is. */
-int report_save(const char *folder);
+/* Writes RUN/report.txt, atomically; nothing when there is no trace. run_status: what STATUS is about to say, for a run that
+ * is just ending. */
+int report_save(const char *folder, const char *run_status);
 
 #endif
