@@ -219,7 +219,10 @@ int run_train_all(struct comm *comm, struct params *params, const char *command,
     log_error("%s", error_text());
     if (run.dir) write_failure(&run, error_text());
   }
-  if (!status && !done) status = finish_all(&run, train_all(&run, &stopped), stopped);
+  if (!status && !done) {
+    status = train_all(&run, &stopped);
+    status = finish_all(&run, status, stopped);
+  }
   run_close_all(&run);
   watchdog_set_hook(comm, NULL, NULL);
   error_clear();
