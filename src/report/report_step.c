@@ -106,11 +106,14 @@ static bool is_send(int8_t kind) { return kind == NODE_SF || kind == NODE_SB || 
 
 static struct need find_update_need(const struct step_view *v, const struct node_row *node, double from) {
   const struct node_row *tie = find_ending(v, node->rank, is_tie_receive, from, node->start_s);
+  const struct node_row *other = NULL;
+  for (int64_t i = 0; tie && i < v->n_rows; i++)
+    if (v->rows[i].kind == NODE_ST && v->rows[i].rank != node->rank) other = &v->rows[i];
   struct need need = {-INFINITY, -INFINITY, -INFINITY, false};
   if (find_ending(v, node->rank, is_norm, from, node->start_s)) {
     need = (struct need){v->passes_end, -INFINITY, most(v->passes_end, v->ties_end), true};
   } else if (tie) {
-    need = (struct need){tie->start_s, -INFINITY, tie->end_s, false};
+    need = (struct need){other ? other->start_s : -INFINITY, -INFINITY, tie->end_s, false};
   }
   return need;
 }

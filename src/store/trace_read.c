@@ -49,7 +49,8 @@ static int read_content(struct h5_file *file, const char *path, int64_t n_steps,
   void *rows = NULL;
   if (!h5_has(file, "/nodes") || !h5_has(file, "/steps") || !h5_has(file, "/peaks"))
     return error_raise(STATUS_MISTAKE, "%s is no trace: it lacks /nodes, /steps or /peaks", path);
-  int status = rows_count(file, steps, &total);
+  int status = h5_read_int(file, "/", "n_ranks", &c->n_ranks);
+  if (!status) status = rows_count(file, steps, &total);
   if (!status) status = read_range(file, steps, total > n_steps ? total - n_steps : 0, total, &rows, &c->n_steps);
   c->steps = rows;
   if (status || c->n_steps == 0) return status;

@@ -10,6 +10,7 @@ struct trace_content {
   struct node_row *nodes; /* within a step by rank, stream, start */
   struct peak_row *peaks;
   int64_t n_steps, n_nodes, n_peaks;
+  int64_t n_ranks; /* of the job that wrote last; a broken one may have left steps with rank 0's rows alone */
 };
 
 /* Reads the last n_steps steps, fewer when there are fewer. A file that is being written to is read again when a write came
