@@ -121,9 +121,10 @@ static int train_step_all(struct run *run, struct batch *batch) {
   run->tokens += batch->tokens;
   run->step_seconds = result.seconds;
   double validation = NAN;
+  /* Before the evaluation, whose times would take their place. */
+  if (!result.skipped) status = add_trace(run, &result);
   if (run->validation && is_multiple(step, p->run.evaluate_every)) validation = evaluate_all(run);
-  status = result.skipped ? STATUS_OK : run_report_step(run, batch, &result, validation);
-  if (!status && !result.skipped) status = add_trace(run, &result);
+  if (!status && !result.skipped) status = run_report_step(run, batch, &result, validation);
   if (is_multiple(step, p->run.trace_every)) {
     status = comm_agree_all(run->comm, status);
     if (!status && run->trace) status = trace_flush_all(run->trace);
