@@ -61,7 +61,7 @@ static void print_meaning(FILE *out, const struct report *r) {
 #undef X
   fprintf(out, "  peak    most device memory that was in use at once; limit is memory.device_limit\n");
   if (r->n_stages > 1)
-    fprintf(out, "with equal stages 1f1b and gpipe leave a bubble of (p-1)/(m+p-1) = %.1f %% of the passes' time\n",
+    fprintf(out, "with equal stages 1f1b and gpipe leave a bubble of (p-1)/(m+p-1) = %.1f %% of the step\n",
             100.0 * (r->n_stages - 1) / (r->n_micro + r->n_stages - 1));
 }
 
