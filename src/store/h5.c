@@ -84,14 +84,14 @@ int h5_create(const char *path, struct h5_file **out) {
   hid_t access = h5_driver_make_access(file->image);
   if (access >= 0 && H5Pset_alignment(access, 1, ALIGNMENT) >= 0 && H5Pset_meta_block_size(access, METADATA_BLOCK) >= 0)
     file->id = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  /* The reason first: every later call of the library forgets it. */
+  int status = file->id < 0 ? h5_raise(file, "create", "the file") : STATUS_OK;
   if (access >= 0) H5Pclose(access);
-  if (file->id < 0) {
-    int status = h5_raise(file, "create", "the file");
+  if (status)
     free_file(&file);
-    return status;
-  }
-  *out = file;
-  return STATUS_OK;
+  else
+    *out = file;
+  return status;
 }
 
 int h5_open(const char *path, bool writable, struct h5_file **out) {
@@ -103,15 +103,14 @@ int h5_open(const char *path, bool writable, struct h5_file **out) {
   hid_t access = h5_driver_make_access(image);
   if (access >= 0 && H5Pset_alignment(access, 1, ALIGNMENT) >= 0 && H5Pset_meta_block_size(access, METADATA_BLOCK) >= 0)
     file->id = H5Fopen(path, writable ? H5F_ACC_RDWR : H5F_ACC_RDONLY, access);
+  if (file->id < 0) h5_raise(file, "open", "it as an HDF5 file");
   if (access >= 0) H5Pclose(access);
-  if (file->id < 0) {
-    h5_raise(file, "open", "it as an HDF5 file");
-    status = error_raise(STATUS_MISTAKE, "%s", error_text());
-    free_file(&file);
-    return status;
+  if (file->id >= 0) {
+    *out = file;
+    return STATUS_OK;
   }
-  *out = file;
-  return STATUS_OK;
+  free_file(&file);
+  return error_raise(STATUS_MISTAKE, "%s", error_text());
 }
 
 int h5_flush(struct h5_file *file) {

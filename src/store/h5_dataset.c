@@ -28,9 +28,11 @@ static void format_dims(int n_dims, const hsize_t *dims, char *text, size_t size
     at += (size_t)snprintf(text + at, size - at, "%s%llu", d ? " x " : "", (unsigned long long)dims[d]);
 }
 
+/* Negative with the message raised: later calls of the library forget the reason. */
 static hid_t create_dataset(struct h5_file *file, const char *path, enum h5_type type, hid_t space, hid_t properties) {
   hid_t links = h5_make_link_properties();
   hid_t dataset = H5Dcreate2(file->id, path, h5_type_get_file(type), space, links, properties, H5P_DEFAULT);
+  if (dataset < 0) h5_raise(file, "create", path);
   H5Pclose(links);
   return dataset;
 }
@@ -52,9 +54,9 @@ int h5_write_dataset(struct h5_file *file, const char *path, enum h5_type type, 
     H5Pset_fletcher32(properties);
   }
   hid_t dataset = create_dataset(file, path, type, space, properties);
-  bool good = dataset >= 0;
-  if (good && count) good = H5Dwrite(dataset, h5_type_get_native(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
-  int status = good ? STATUS_OK : h5_raise(file, "write", path);
+  int status = dataset < 0 ? error_status() : STATUS_OK;
+  if (!status && count && H5Dwrite(dataset, h5_type_get_native(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+    status = h5_raise(file, "write", path);
   if (dataset >= 0) H5Dclose(dataset);
   H5Pclose(properties);
   H5Sclose(space);
@@ -71,7 +73,8 @@ int h5_reserve_dataset(struct h5_file *file, const char *path, enum h5_type type
   H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER);
   hid_t dataset = create_dataset(file, path, type, space, properties);
   haddr_t address = dataset >= 0 ? H5Dget_offset(dataset) : HADDR_UNDEF;
-  int status = address == HADDR_UNDEF ? h5_raise(file, "reserve", path) : STATUS_OK;
+  int status = dataset < 0 ? error_status() : STATUS_OK;
+  if (!status && address == HADDR_UNDEF) status = h5_raise(file, "reserve", path);
   *offset = (int64_t)address;
   if (dataset >= 0) H5Dclose(dataset);
   H5Pclose(properties);

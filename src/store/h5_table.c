@@ -8,7 +8,7 @@
 #include "store/h5_impl.h"
 
 /* Rows of a chunk: small enough for short tables and for rewriting the last one at every flush. */
-enum { CHUNK_ROWS = 8192 };
+enum { CHUNK_ROWS = 4096 };
 
 /* "GROUP/COLUMN", owned by the caller. */
 static char *dup_column_path(const char *group, const char *column) {
@@ -93,18 +93,19 @@ static hid_t make_memory_type(hid_t dataset, enum h5_type type) {
 }
 
 /* Moves rows first..first+n-1 of an open column, n > 0. */
-static bool transfer(hid_t dataset, enum h5_type type, int64_t first, int64_t n, bool write, const void *in,
-                     void *out) {
+static int transfer(struct h5_file *file, const char *path, hid_t dataset, enum h5_type type, int64_t first, int64_t n,
+                    bool write, const void *in, void *out) {
   const hsize_t start = (hsize_t)first, count = (hsize_t)n;
   hid_t space = H5Dget_space(dataset), memory = H5Screate_simple(1, &count, NULL);
   hid_t memory_type = make_memory_type(dataset, type);
   bool good = space >= 0 && H5Sselect_hyperslab(space, H5S_SELECT_SET, &start, NULL, &count, NULL) >= 0;
   if (good && write) good = H5Dwrite(dataset, memory_type, memory, space, H5P_DEFAULT, in) >= 0;
   if (good && !write) good = H5Dread(dataset, memory_type, memory, space, H5P_DEFAULT, out) >= 0;
+  int status = good ? STATUS_OK : h5_raise(file, write ? "append to" : "read", path);
   H5Tclose(memory_type);
   H5Sclose(memory);
   if (space >= 0) H5Sclose(space);
-  return good;
+  return status;
 }
 
 int h5_table_append(struct h5_file *file, const char *group, const struct h5_column *columns, int n_columns, int64_t n,
@@ -119,8 +120,10 @@ int h5_table_append(struct h5_file *file, const char *group, const struct h5_col
     char *path = dup_column_path(group, columns[c].name);
     hid_t dataset = open_column(file, path, &other, &status);
     if (dataset >= 0) {
-      if (H5Dset_extent(dataset, &size) < 0 || !transfer(dataset, columns[c].type, rows, n, true, data[c], NULL))
+      if (H5Dset_extent(dataset, &size) < 0)
         status = h5_raise(file, "append to", path);
+      else
+        status = transfer(file, path, dataset, columns[c].type, rows, n, true, data[c], NULL);
       H5Dclose(dataset);
     }
     mem_free(path);
@@ -138,8 +141,8 @@ int h5_table_read(struct h5_file *file, const char *group, const char *column, e
     if (first < 0 || first + n > rows)
       status =
           error_raise(STATUS_FAILED, "%s: %s has %" PRId64 " rows, not %" PRId64, file->path, path, rows, first + n);
-    else if (n && !transfer(dataset, type, first, n, false, NULL, data))
-      status = h5_raise(file, "read", path);
+    else if (n)
+      status = transfer(file, path, dataset, type, first, n, false, NULL, data);
     H5Dclose(dataset);
   }
   mem_free(path);
