@@ -155,8 +155,9 @@ static int make_plan(const char *planner, const struct plan_request *request, st
   int status = planner_run(planner, request, plan);
   struct dag *dag = NULL;
   if (!status) status = dag_build(*plan, request->model, &dag);
-  if (!status) status = dag_check(dag, *plan);
+  /* First, as it says what would fit. */
   if (!status) status = fit_check(planner, request, *plan, dag);
+  if (!status) status = dag_check(dag, *plan);
   dag_destroy(&dag);
   return status;
 }
