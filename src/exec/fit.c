@@ -76,9 +76,9 @@ int fit_check(const char *planner, const struct plan_request *request, const str
   char *message = mem_strdup(error_text());
   int64_t micro_batch = find_micro_batch(planner, request);
   char *limits = list_limits(plan, dag);
-  char *rows = micro_batch
-                   ? mem_format(", or data.micro_batch %lld", (long long)micro_batch)
-                   : mem_strdup(", or more ranks, or a shorter data.sequence_length (no smaller data.micro_batch fits)");
+  char *rows =
+      micro_batch ? mem_format(", or data.micro_batch %lld", (long long)micro_batch)
+                  : mem_strdup(", or more ranks, or a shorter data.sequence_length (no smaller data.micro_batch fits)");
   status = error_raise(status, "%s; what would fit: memory.device_limit of%s%s", message, limits, rows);
   mem_free(message);
   mem_free(limits);
