@@ -163,8 +163,11 @@ static int train_all(struct run *run, const char **stopped) {
   while (!status && run->step < run->params->run.steps) {
     status = comm_agree_all(run->comm, train_step_all(run, &batch));
     if (status) break;
-    *stopped = find_stop_all(run);
-    if (*stopped) break;
+    const char *reason = find_stop_all(run);
+    if (reason && run->step < run->params->run.steps) { /* after the last step nothing is left to stop */
+      *stopped = reason;
+      break;
+    }
     if (is_multiple(run->step, run->params->run.checkpoint_every)) status = run_save_all(run);
   }
   batch_fini(&batch);
