@@ -1,0 +1,103 @@
+#!/bin/bash
+# A run that is stopped anywhere, in any way, and started again is the run that was not stopped, bit by bit.
+# shellcheck source=tests/run_lib.sh
+. "${srcdir:-$(dirname "$0")/..}/tests/run_lib.sh"
+
+make_data data 300
+write_deck "$deck"
+
+name="a run that is not stopped"
+train whole 2
+ends 0
+status_is whole DONE
+log_ends_with_status whole
+has_steps whole 6
+check [ "$(head -n 1 whole/metrics.csv)" = "step,loss,tokens,lr,grad_norm,step_ms,tokens_per_s,tflops,validation_loss" ] ||
+  fail "the header of metrics.csv is $(head -n 1 whole/metrics.csv)"
+
+name="a life a step, each ended by the stop file"
+mkdir stop
+for k in 1 2 3 4 5; do
+  touch stop/stop
+  train stop 2
+  ends 75
+  status_is stop "CHECKPOINTED step $k"
+  log_ends_with_status stop
+  says "stopped by the stop file after step $k"
+  check [ ! -e stop/stop ] || fail "the stop file is still there"
+  [ $k -gt 1 ] && says "going on after step $((k - 1)) from "
+done
+train stop 2
+ends 0
+has_steps stop 6
+same_run whole stop
+
+name="run.steps grows"
+train grown 2 -D run.steps=2
+ends 0
+status_is grown DONE
+cp grown/metrics.csv before.csv
+train grown 2 -D run.steps=2
+ends 0
+says "DONE at step 2 already; raise run.steps"
+status_is grown DONE
+check cmp grown/metrics.csv before.csv || fail "a finished run is trained again"
+train grown 2 -D run.steps=4
+ends 0
+train grown 2
+ends 0
+has_steps grown 6
+same_run whole grown
+
+# Four ranks, then other numbers of them. Three steps after the stop tell by losses and by weights.
+name="on other numbers of ranks"
+for family in llama gpt2; do
+  write_deck "$deck" $family
+  train four-$family 4
+  ends 0
+  mkdir stopped-$family
+  touch stopped-$family/stop
+  train stopped-$family 4 -D run.steps=7
+  ends 75
+  for ranks in 1 2 3 8; do
+    case $family$ranks in gpt22 | gpt28) continue ;; esac
+    name="$family, from 4 ranks to $ranks"
+    cp -r stopped-$family $family-$ranks
+    # More stages than blocks: cut between attention and feed-forward.
+    halves=()
+    [ $ranks = 8 ] && halves=(-D "pipeline.partition=[.5, .5, .5, .5, .5, .5, .5, .5]")
+    train $family-$ranks $ranks "${halves[@]}"
+    ends 0
+    says "going on after step 1 from "
+    same_run four-$family $family-$ranks
+  done
+done
+check [ "$(tail -n 1 <("$helper" trace llama-3/trace.h5))" = "ranks 3" ] || fail "the trace's last step is not of 3 ranks"
+
+# Two epochs, ten rows (of 16 tokens; or a document each) in steps of four: a stop before, at and after the end of an
+# epoch, and in the middle of a step's rows.
+write_deck "$deck"
+make_text 20 | head -c 160 > ten.txt
+"$penstock" data build --output fixed ten.txt > /dev/null || fail "data build"
+for length in 5 15 1 9 12 3 16 7 2 11; do
+  printf '{"text": "%s"}\n' "$(make_text 1 $length | head -c $length)"
+done > ten.jsonl
+"$penstock" data build --output padded ten.jsonl > /dev/null || fail "data build"
+for batching in fixed padded; do
+  name="a life a step over two epochs, $batching"
+  options=(-D data.train=$batching -D data.batching=$batching -D run.steps=5)
+  train whole-$batching 2 "${options[@]}"
+  ends 0
+  says " 10 rows of "
+  mkdir lives-$batching
+  for k in 1 2 3 4 5; do
+    touch lives-$batching/stop
+    train lives-$batching 2 "${options[@]}"
+    [ $k = 5 ] || ends 75
+  done
+  status_is lives-$batching DONE
+  has_steps lives-$batching 5
+  same_run whole-$batching lives-$batching
+done
+
+finish
