@@ -1,0 +1,270 @@
+/* Training of tiny models for tests: a side is a model on its ranks; the other side of every comparison is the same model
+ * trained by this rank alone, on one thread. Memory is filled with NaNs before use throughout.
+ */
+#ifndef PENSTOCK_TESTS_TRAIN_CASE_H
+#define PENSTOCK_TESTS_TRAIN_CASE_H
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "comm/comm.h"
+#include "comm/watchdog.h"
+#include "exec/trainer.h"
+#include "plan/planner.h"
+#include "t.h"
+
+#define TRAIN_GPT2(blocks, tied)                                                                                       \
+  "{\"model_type\": \"gpt2\", \"vocab_size\": 61, \"n_embd\": 32, \"n_layer\": " #blocks                               \
+  ", \"n_head\": 4, \"n_positions\": 32, \"tie_word_embeddings\": " tied "}"
+/* Grouped queries: two heads share a key. */
+#define TRAIN_LLAMA(blocks, tied)                                                                                      \
+  "{\"model_type\": \"llama\", \"vocab_size\": 67, \"hidden_size\": 32, \"intermediate_size\": 56, "                   \
+  "\"num_hidden_layers\": " #blocks                                                                                    \
+  ", \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 10, \"max_position_embeddings\": 256, "     \
+  "\"tie_word_embeddings\": " tied "}"
+
+/* ---- the job ---- */
+
+struct train_job {
+  struct comm *comm, *self; /* all ranks; this one alone */
+  int rank, size;
+};
+
+static inline struct train_job train_job_open(int *argc, char ***argv) {
+  struct train_job job = {0};
+  if (comm_open_all(argc, argv, false, &job.comm)) {
+    fprintf(stderr, "%s\n", error_text());
+    exit(1);
+  }
+  watchdog_set_timeout(job.comm, 40);
+  job.self = comm_create_self(job.comm);
+  job.rank = comm_get_rank(job.comm);
+  job.size = comm_get_size(job.comm);
+  return job;
+}
+
+/* The exit status of all ranks: a failed check of one fails all. */
+static inline int train_job_close(struct train_job *job) {
+  int32_t failures = t_failures, *all = MEM_NEW(int32_t, job->size);
+  int64_t *offsets = MEM_NEW(int64_t, job->size + 1);
+  comm_gather_all(job->comm, &failures, sizeof failures, all, offsets);
+  for (int r = 0; r < job->size; r++) t_failures += r == job->rank ? 0 : all[r];
+  mem_free(all);
+  mem_free(offsets);
+  comm_destroy_self(&job->self);
+  comm_close_all(&job->comm);
+  T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());
+  return t_end();
+}
+
+/* A step that fails leaves the other ranks waiting: ends the job. */
+static inline void train_must(struct comm *comm, int status) {
+  if (!status) return;
+  fprintf(stderr, "failed: %s\n", error_text());
+  comm_abort(comm, 1);
+}
+
+/* ---- rows of tokens ---- */
+
+struct train_rows {
+  int64_t rows, time;
+  int32_t *token, *label, *length;
+};
+
+static inline struct train_rows train_create_rows(uint64_t seed, int64_t rows, int64_t time, int64_t vocab) {
+  struct train_rows r = {rows, time, MEM_NEW(int32_t, rows * time), MEM_NEW(int32_t, rows * time),
+                         MEM_NEW(int32_t, rows)};
+  struct rng_key key = {.seed = seed, .purpose = RNG_TEST, .a = 1};
+  for (int64_t i = 0; i < rows * time; i++) {
+    uint64_t bits = rng_bits(&key, (uint64_t)i);
+    r.token[i] = (int32_t)(bits % (uint64_t)vocab);
+    r.label[i] = (bits >> 32) % 8 == 0 ? -100 : (int32_t)((bits >> 40) % (uint64_t)vocab);
+  }
+  for (int64_t i = 0; i < rows; i++) r.length[i] = (int32_t)time;
+  return r;
+}
+
+/* Cuts a row off; what lies beyond is no token and has no label. */
+static inline void train_cut_row(struct train_rows *r, int64_t row, int32_t length) {
+  r->length[row] = length;
+  for (int64_t t = length; t < r->time; t++) r->label[row * r->time + t] = -100;
+}
+
+/* Cuts all rows at lengths drawn from 1 to `time`. */
+static inline void train_draw_lengths(struct train_rows *r, uint64_t seed) {
+  struct rng_key key = {.seed = seed, .purpose = RNG_TEST, .a = 2};
+  for (int64_t i = 0; i < r->rows; i++)
+    train_cut_row(r, i, 1 + (int32_t)(rng_bits(&key, (uint64_t)i) % (uint64_t)r->time));
+}
+
+static inline void train_free_rows(struct train_rows *r) {
+  mem_free(r->token);
+  mem_free(r->label);
+  mem_free(r->length);
+}
+
+static inline struct batch train_make_batch(const struct train_rows *r, int64_t vocab, int64_t micro_batch) {
+  struct batch batch = {0};
+  int status = batch_build_from_arrays(r->rows, r->time, r->token, r->label, r->length, vocab, micro_batch, &batch);
+  T_CHECK(!status, "%s", error_text());
+  return batch;
+}
+
+/* Shapes of the batch's micro-batches, owned by the caller. */
+static inline struct plan_micro *train_list_shapes(const struct batch *batch) {
+  struct plan_micro *micro = MEM_NEW(struct plan_micro, batch->n_micro);
+  for (int32_t i = 0; i < batch->n_micro; i++)
+    micro[i] = (struct plan_micro){batch->micro[i].rows, batch->micro[i].length, batch->micro[i].tokens,
+                                   batch->micro[i].labels};
+  return micro;
+}
+
+/* ---- a side ---- */
+
+struct train_setup {
+  const char *planner; /* NULL: 1f1b */
+  const double *partition;
+  int32_t n_partition; /* 0: even */
+  int threads;         /* 0: 1 */
+  int64_t limit;       /* of the device; 0: none */
+  struct optimizer_config optimizer;
+};
+
+struct train_side {
+  struct comm *comm; /* borrowed */
+  struct plan *plan;
+  struct trainer *trainer;
+};
+
+static inline struct optimizer_config train_make_optimizer(double clip) {
+  return (struct optimizer_config){.lr = 0.01,
+                                   .min_lr = 0.002,
+                                   .schedule = LR_COSINE,
+                                   .warmup_steps = 1,
+                                   .decay_steps = 10,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.95,
+                                   .eps = 1e-8,
+                                   .weight_decay = 0.1,
+                                   .clip = clip};
+}
+
+/* A trainer for a plan, which becomes the side's. */
+static inline struct train_side train_open_plan(struct comm *comm, const struct model *model,
+                                                const struct train_setup *setup, struct plan *plan) {
+  struct train_side side = {.comm = comm, .plan = plan};
+  struct trainer_config config = {
+      .comm = comm,
+      .model = model,
+      .plan = plan,
+      .backend = "cpu",
+      .device = {.threads = setup->threads ? setup->threads : 1,
+                 .limit = setup->limit ? setup->limit : INT64_MAX,
+                 .poison = true},
+      .optimizer = setup->optimizer,
+  };
+  train_must(comm, trainer_create(&config, &side.trainer));
+  trainer_init(side.trainer, 5);
+  return side;
+}
+
+/* Plan (the same on every rank) and trainer for batches cut as this one is. */
+static inline struct train_side train_open(struct comm *comm, const struct model *model,
+                                           const struct train_setup *setup, const struct batch *batch) {
+  struct plan_micro *micro = train_list_shapes(batch);
+  struct plan_request request = {.model = model,
+                                 .n_ranks = comm_get_size(comm),
+                                 .n_stages = comm_get_size(comm),
+                                 .partition = setup->n_partition ? PARTITION_LIST : PARTITION_EVEN,
+                                 .partition_list = setup->partition,
+                                 .n_partition = setup->n_partition,
+                                 .n_micro = batch->n_micro,
+                                 .micro = micro,
+                                 .clip = setup->optimizer.clip > 0};
+  struct plan *plan = NULL;
+  train_must(comm, planner_run(setup->planner ? setup->planner : "1f1b", &request, &plan));
+  mem_free(micro);
+  return train_open_plan(comm, model, setup, plan);
+}
+
+static inline void train_close(struct train_side *side) {
+  trainer_destroy(&side->trainer);
+  plan_destroy(&side->plan);
+}
+
+static inline struct trainer_result train_step(struct train_side *side, const struct batch *batch, int64_t step) {
+  struct trainer_result result;
+  train_must(side->comm, trainer_step(side->trainer, batch, step, &result));
+  return result;
+}
+
+static inline struct trainer_result train_gradients(struct train_side *side, const struct batch *batch) {
+  struct trainer_result result;
+  train_must(side->comm, trainer_compute_gradients(side->trainer, batch, &result));
+  return result;
+}
+
+static inline double train_evaluate(struct train_side *side, const struct batch *batch) {
+  double sum;
+  train_must(side->comm, trainer_evaluate(side->trainer, batch, 1, &sum));
+  return sum;
+}
+
+static inline struct model *train_make_model(const char *json) {
+  struct model *model = NULL;
+  if (model_create(json, "test", 0.1, &model, NULL)) {
+    fprintf(stderr, "%s\n", error_text());
+    exit(1);
+  }
+  return model;
+}
+
+/* ---- comparisons ---- */
+
+static inline void train_compare_bits(const char *name, const char *what, int32_t layer, int64_t n, const float *a,
+                                      const float *b) {
+  int64_t first = 0;
+  while (first < n && !memcmp(&a[first], &b[first], sizeof *a)) first++;
+  T_CHECK(first == n, "%s: %s of layer %d differ from element %lld of %lld on: %.9g, alone %.9g", name, what, layer,
+          (long long)first, (long long)n, (double)a[first], (double)b[first]);
+}
+
+/* Every rank compares what it holds with its own run of the whole, or with another run on the same ranks. */
+static inline void train_compare_gradients(const char *name, const struct train_side *side,
+                                           const struct train_side *alone) {
+  const struct rank_state *a = side->trainer->state, *b = alone->trainer->state;
+  for (int32_t l = 0; l < a->model->n_layers; l++)
+    if (a->holds[l]) train_compare_bits(name, "gradients", l, a->model->layers[l].n_floats, a->g[l], b->g[l]);
+  if (a->tied_w && !a->has_embed)
+    train_compare_bits(name, "gradients of the head's table", 0, a->model->layers[0].tensors[0].count, a->tied_g_head,
+                       b->has_embed ? b->tied_g_embed : b->tied_g_head);
+}
+
+static inline void train_compare_weights(const char *name, const struct train_side *side,
+                                         const struct train_side *alone) {
+  const struct rank_state *a = side->trainer->state, *b = alone->trainer->state;
+  for (int32_t l = 0; l < a->model->n_layers; l++) {
+    if (!a->holds[l]) continue;
+    int64_t n = a->model->layers[l].n_floats;
+    train_compare_bits(name, "weights", l, n, a->w[l], b->w[l]);
+    train_compare_bits(name, "first moments", l, n, a->m[l], b->m[l]);
+    train_compare_bits(name, "second moments", l, n, a->v[l], b->v[l]);
+  }
+  if (!a->tied_w || a->has_embed) return;
+  int64_t n = a->model->layers[0].tensors[0].count;
+  train_compare_bits(name, "the head's copy", 0, n, a->tied_w, b->tied_w);
+  train_compare_bits(name, "the head's first moments", 0, n, a->tied_m, b->tied_m);
+  train_compare_bits(name, "the head's second moments", 0, n, a->tied_v, b->tied_v);
+}
+
+static inline void train_compare_results(const char *name, int64_t step, const struct trainer_result *a,
+                                         const struct trainer_result *b) {
+  T_CHECK(!memcmp(&a->loss, &b->loss, sizeof a->loss), "%s: step %lld: loss %.17g, alone %.17g", name, (long long)step,
+          a->loss, b->loss);
+  T_CHECK(!memcmp(&a->grad_norm, &b->grad_norm, sizeof a->grad_norm), "%s: step %lld: norm %.17g, alone %.17g", name,
+          (long long)step, a->grad_norm, b->grad_norm);
+  T_CHECK(a->finite && isfinite(a->loss) && a->loss > 0 && a->grad_norm > 0, "%s: step %lld: loss %g, norm %g", name,
+          (long long)step, a->loss, a->grad_norm);
+}
+
+#endif
