@@ -200,8 +200,9 @@ static void test_failing_rank(void) {
   char *where = dup_folder("failing");
   struct model *model = make_random_model(4, N_LAYERS, MOST, false);
   save(where, model, SPREAD_ROUND, 1, 2);
-  for (int i = 0; i < 2 * size; i++) {
-    budget = rank == i % size ? 1000 * (i / size) : -1;
+  int holders = size < N_LAYERS ? size : N_LAYERS;
+  for (int i = 0; i < 2 * holders; i++) {
+    budget = rank == i % holders ? 1000 * (i / holders) : -1;
     failure = i % 2 ? EIO : EDQUOT;
     int status = save(where, model, SPREAD_ROUND, 100, 2);
     budget = -1;
