@@ -85,7 +85,7 @@ done > ten.jsonl
 "$penstock" data build --output padded ten.jsonl > /dev/null || fail "data build"
 for batching in fixed padded; do
   name="a life a step over two epochs, $batching"
-  options=(-D data.train=$batching -D data.batching=$batching -D run.steps=5)
+  options=(-D "data.train=$batching" -D "data.batching=$batching" -D run.steps=5)
   train whole-$batching 2 "${options[@]}"
   ends 0
   says " 10 rows of "

@@ -59,6 +59,8 @@ int run_restore_all(struct run *run);
 int run_report_step(struct run *run, const struct batch *batch, const struct trainer_result *result, double validation);
 /* Header of the log: versions, ranks and cores, model, data, plan, memory. Collective. */
 void run_report_start_all(struct run *run);
+/* Names of the columns of the lines of steps. */
+void run_report_head(void);
 
 /* Ends the job from this rank alone: prints the recorded error, writes STATUS, takes the other ranks down. */
 _Noreturn void run_die(struct run *run, int status);

@@ -141,7 +141,10 @@ void run_report_start_all(struct run *run) {
     if (run->validation) log_data(run->validation, "validation");
     log_plan(run);
     write_manifest(run, layout);
-    log_line("#   step     tokens      loss       rate grad norm   ms/step  tokens/s   TFLOP/s  time left");
   }
   mem_free(layout);
+}
+
+void run_report_head(void) {
+  log_line("#   step     tokens      loss       rate grad norm   ms/step  tokens/s   TFLOP/s  time left");
 }

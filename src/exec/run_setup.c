@@ -148,7 +148,9 @@ int run_open_all(struct run *run, bool *done) {
   if (!status) status = comm_agree_all(run->comm, write_plan(run));
   if (!status) run_report_start_all(run);
   if (!status) status = run_restore_all(run);
-  return status ? status : open_outputs_all(run);
+  if (!status) status = open_outputs_all(run);
+  if (!status) run_report_head();
+  return status;
 }
 
 void run_close_all(struct run *run) {

@@ -1,0 +1,157 @@
+#!/bin/bash
+# What is wrong in a deck, in its files or in the job is said before training: one message that names it and its repair, and
+# exit code 2 on every rank.
+# shellcheck source=tests/run_lib.sh
+. "${srcdir:-$(dirname "$0")/..}/tests/run_lib.sh"
+
+make_data data 300
+write_deck "$deck"
+
+# refuse RUN RANKS [ARGUMENT...]: a job that is refused, each rank with the same code, by one message.
+refuse() {
+  local ranks=$2 codes
+  run=$1 output=$work/$1.out
+  shift 2
+  # shellcheck disable=SC2016 # expanded by the inner shell
+  timeout -k 5 "$job_seconds" "${launcher[@]}" -n "$ranks" bash -c '"$@"; echo "exit code $?"' - \
+    "$penstock" train "${refused_deck:-$deck}" -D "run.folder=$work/$run" "$@" > "$output" 2>&1 < /dev/null
+  codes=$(grep -c '^exit code 2$' "$output")
+  check [ "$codes" = "$ranks" ] || fail "$codes of $ranks ranks ended with exit code 2"
+  says_once '^penstock: error: '
+  says_not '^#   step'
+}
+
+name="all mistakes of a deck at once"
+cat > bad.yml << 'DECK'
+run:
+  steps: many
+  checkpoint_evry: 5
+model:
+  model_type: lama
+data:
+  train: data
+  sequence_length: 16
+  global_batch: 0
+memory:
+  device_limit: 40
+optimizer:
+  lr: 1e-3
+  min_lr: 1e-2
+DECK
+refused_deck=bad.yml refuse mistakes 2
+says "bad.yml:2:10: 'run.steps' is 'many'"
+says "bad.yml:3:3: unknown key 'checkpoint_evry' in 'run' \(did you mean 'checkpoint_every'\?\)"
+says "bad.yml:5:15: 'model.model_type' is 'lama'.*llama"
+says "bad.yml:9:17: 'data.global_batch' is 0"
+says "bad.yml:11:17: 'memory.device_limit' is '40', which has no unit"
+check [ ! -e mistakes ] || fail "a deck with mistakes made a run folder"
+
+name="keys that contradict each other"
+refuse contradiction 2 -D optimizer.min_lr=1
+says "min_lr.*lr"
+
+name="a feature that is not there yet"
+refuse later 2 -D pipeline.chunks=2
+says "'?pipeline.chunks'?"
+
+name="no deck of that name"
+refused_deck=none.yml refuse none 2
+says "none.yml.*No such file"
+
+name="no model, no data"
+printf 'run:\n  steps: 3\n' > empty.yml
+refused_deck=empty.yml refuse empty 2
+says "model.*missing"
+says "data.train.*missing"
+status_is empty "FAILED .*missing.*"
+
+name="other ranks than stages"
+refuse stages 2 -D pipeline.stages=3
+says "pipeline.stages.*3.*2"
+
+name="more stages than the model can be cut into"
+refuse shallow 4 -D model.num_hidden_layers=1
+says "pipeline.stages 4: a model of 1 blocks .* at most 3 stages"
+
+name="a partition that leaves blocks out"
+refuse partition 2 -D "pipeline.partition=[3, 2]"
+says "sum.* 5.*4|5.*model has 4"
+
+name="a plan that does not fit"
+refuse limit 2 -D data.micro_batch=4 -D "memory.device_limit=640 KiB"
+says "rank [01] needs [0-9]+ bytes during .* over its memory.device_limit of 655360 bytes"
+says "what would fit: memory.device_limit of rank 0: [0-9]+ B .*, rank 1: [0-9]+ B .*, or data.micro_batch [0-9]+"
+line=$(grep '^penstock: error: ' "$output")
+read -r bytes0 bytes1 rows < <(sed -E 's/.* rank 0: ([0-9]+) B.* rank 1: ([0-9]+) B.*data.micro_batch ([0-9]+).*/\1 \2 \3/' <<< "$line")
+name="one byte less than a rank needs"
+refuse byte0 2 -D data.micro_batch=4 -D "memory.rank_limits={0: $((bytes0 - 1)) B, 1: $bytes1 B}"
+says "rank 0 needs $bytes0 bytes during .*, 1 bytes? over its "
+refuse byte1 2 -D data.micro_batch=4 -D "memory.rank_limits={0: $bytes0 B, 1: $((bytes1 - 1)) B}"
+says "rank 1 needs $bytes1 bytes during .*, 1 bytes? over its "
+name="just what they need"
+train fits 2 -D data.micro_batch=4 -D "memory.rank_limits={0: $bytes0 B, 1: $bytes1 B}"
+ends 0
+name="the micro-batch that was said to fit"
+train smaller 2 -D "data.micro_batch=$rows" -D "memory.device_limit=640 KiB"
+ends 0
+name="one row more than that"
+refuse larger 2 -D data.micro_batch=$((rows + 1)) -D "memory.device_limit=640 KiB"
+
+name="a limit of a rank that is not there"
+refuse limits 2 -D "memory.rank_limits={2: 1 GiB}"
+says "rank_limits.*2.*0 to 1"
+
+name="a token beyond the vocabulary"
+printf '{"text": "abc"}\n{"text": ""}\n{"text": "ab~cde, long enough for a row"}\n' > ids.jsonl
+"$penstock" data build --output ids ids.jsonl > /dev/null
+refuse vocabulary 2 -D data.train=ids -D model.vocab_size=256
+says "ids.*document [0-9].*256"
+refuse vocabulary 2 -D data.train=ids -D model.vocab_size=126
+says "ids.*126"
+
+name="files that are not there"
+refuse missing 2 -D data.train=nowhere
+says "nowhere.*No such file"
+refuse missing 2 -D data.validation=nowhere -D run.evaluate_every=2
+says "nowhere.*No such file"
+sed '/^model:/,$d' "$deck" > config.yml
+printf 'model:\n  config: config.json\n' >> config.yml
+refused_deck=config.yml refuse missing 2
+says "config.json.*No such file"
+refuse weights 2 -D model.init_from=nowhere.h5
+says "nowhere.h5.*No such file"
+says_not warning
+
+name="a damaged index"
+cp data.bin cut.bin
+head -c 40 data.idx > cut.idx
+refuse cut 2 -D data.train=cut
+says "cut.idx"
+cp data.idx short.idx
+head -c 1000 data.bin > short.bin
+refuse cut 2 -D data.train=short
+says "short.bin.*1000|1000.*short.bin"
+
+name="rows longer than the table of positions"
+write_deck gpt2.yml gpt2
+refused_deck=gpt2.yml refuse positions 2 -D data.sequence_length=17
+says "data.sequence_length is 17.*16 positions.*at most 16"
+deck=gpt2.yml
+train positions 2
+ends 0
+deck=$work/deck.yml
+name="rows longer than rotary positions were meant for"
+train rotary 2 -D data.sequence_length=17
+ends 0
+says_once "warning: .*sequence_length 17.*max_position_embeddings 16"
+
+name="a command line"
+for arguments in "" "$deck $deck" "$deck --nonsense" "$deck -D run.steps"; do
+  # shellcheck disable=SC2086 # several words
+  "$penstock" train $arguments > "$output" 2>&1
+  code=$?
+  ends 2
+  says_once '^penstock: error: '
+done
+
+finish
