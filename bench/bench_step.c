@@ -2,70 +2,61 @@
  * clipping, on as many ranks as the launcher starts. Around every step the library's best 2048^3 product is measured with
  * the same threads, all ranks at once, so that a machine whose speed changes does not change the ratio.
  *
- *   bench_step [--threads N] [--micro-batch ROWS] [--stages BLOCKS,BLOCKS,...] [--pairs N] [--ops] [--tiny] [--ask]
- *
  * --stages cuts the model as pipeline.partition does, --ops prints where the time of a step goes, --tiny takes a model so
- * small that ranks mostly wait and measures no product, --ask runs one pair for each line on standard input. The last
- * line is for scripts: key=value.
+ * small that ranks mostly wait and measures no product, --ask runs one pair for each line on standard input (one rank).
+ * The last line is for scripts: key=value.
  */
 #include "ops_timer.h"
 #include "rate.h"
+#include "training.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
-#include "base/rng.h"
 #include "comm/comm.h"
-#include "comm/topo.h"
-#include "exec/setup.h"
-#include "exec/trainer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_STAGES = 64 };
+enum { MAX_STAGES = 64, MAX_PAIRS = 1000 };
 
-static const struct workload {
-  const char *name, *json;
-  int64_t rows, length;
-} workloads[] = {
-    {"GPT-2 124M", "{\"model_type\": \"gpt2\"}", 4, 256},
-    {"tiny Llama",
-     "{\"model_type\": \"llama\", \"vocab_size\": 257, \"hidden_size\": 64, \"intermediate_size\": 172, "
-     "\"num_hidden_layers\": 8, \"num_attention_heads\": 4, \"max_position_embeddings\": 64}",
-     16, 64},
-};
+static const char usage[] =
+    "[--threads N] [--micro-batch ROWS] [--stages BLOCKS,BLOCKS,...] [--pairs N] [--ops] [--tiny] "
+    "[--ask]";
 
 struct options {
-  const struct workload *workload;
-  int threads, pairs;
-  int64_t micro_batch;
+  double threads, pairs, micro_batch;
   double stages[MAX_STAGES];
   int32_t n_stages; /* 0: even */
   bool ops, tiny, ask;
 };
 
-/* What one rank measured of one step and the products before and after it. */
+/* What one rank measured of one step and the products before and after it, seconds. */
 struct measure {
-  double step, step_cpu, busy;  /* seconds; busy: compute nodes and the norm's sums */
-  double product, product_cpu; /* seconds of one product */
+  double step, step_cpu, busy; /* busy: compute nodes and the norm's sums */
+  double product, product_cpu; /* of one product */
+};
+
+/* A pair as all ranks saw it. */
+struct pair {
+  double step_ms, rate; /* rate: FLOP/s of the product, all ranks together */
+  double ratio;         /* model FLOP/s over the rate */
+  double busy_ratio;    /* the same over the ranks' busy times */
+  double cpu_ratio;     /* the same over the CPU seconds of step and product */
+  double got;           /* CPU seconds of the step over the time of its threads */
 };
 
 struct bench {
   struct options options;
   struct comm *comm;
-  struct topo topo;
-  struct model *model;
-  struct plan *plan;
-  struct trainer *trainer;
+  struct training training;
   struct ops_timer *timer;
   struct rate *rate; /* NULL: no products */
-  struct batch batch;
   int64_t step;
-  double flops; /* of the model a step */
+  int n_pairs;
+  struct pair pairs[MAX_PAIRS];
 };
 
 /* ---- options ---- */
@@ -73,149 +64,59 @@ struct bench {
 static bool read_number(const char *text, double *value) {
   char *end;
   *value = text ? strtod(text, &end) : 0;
-  return text && end != text && *end == '\0';
+  return text && end != text && *end == '\0' && *value >= 1;
 }
 
 static bool read_stages(const char *text, struct options *o) {
-  for (o->n_stages = 0; text && *text && o->n_stages < MAX_STAGES; text++) {
+  for (o->n_stages = 0; text && o->n_stages < MAX_STAGES;) {
     char *end;
     o->stages[o->n_stages++] = strtod(text, &end);
     if (end == text || (*end && *end != ',')) return false;
-    text = end;
-    if (!*end) break;
+    if (!*end) return true;
+    text = end + 1;
   }
-  return o->n_stages > 0;
+  return false;
 }
 
 static int read_options(int argc, char **argv, struct options *o) {
-  double threads = 1, rows = 0, pairs = 5;
+  *o = (struct options){.threads = 1, .pairs = 5};
+  struct {
+    const char *name;
+    bool *flag;
+    double *number;
+  } known[] = {{"--ops", &o->ops, NULL},     {"--tiny", &o->tiny, NULL},
+               {"--ask", &o->ask, NULL},     {"--threads", NULL, &o->threads},
+               {"--pairs", NULL, &o->pairs}, {"--micro-batch", NULL, &o->micro_batch}};
   for (int i = 1; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-    bool known = true;
-    if (!strcmp(argv[i], "--ops")) o->ops = true;
-    else if (!strcmp(argv[i], "--tiny")) o->tiny = true;
-    else if (!strcmp(argv[i], "--ask")) o->ask = true;
-    else if (!strcmp(argv[i], "--threads")) known = read_number(value, &threads), i++;
-    else if (!strcmp(argv[i], "--micro-batch")) known = read_number(value, &rows), i++;
-    else if (!strcmp(argv[i], "--pairs")) known = read_number(value, &pairs), i++;
-    else if (!strcmp(argv[i], "--stages")) known = read_stages(value, o), i++;
-    else known = false;
-    if (!known || threads < 1 || pairs < 1 || rows < 0)
-      return error_raise(STATUS_MISTAKE, "bench_step: %s is not an option or lacks its value: --threads N, --micro-batch "
-                         "ROWS, --stages BLOCKS,BLOCKS,..., --pairs N, --ops, --tiny, --ask", argv[i < argc ? i : argc - 1]);
-  }
-  o->workload = &workloads[o->tiny];
-  o->threads = (int)threads;
-  o->pairs = (int)pairs;
-  o->micro_batch = rows > 0 ? (int64_t)rows : o->workload->rows;
-  return STATUS_OK;
-}
-
-/* ---- the training ---- */
-
-static int make_plan_all(struct bench *b) {
-  const struct workload *w = b->options.workload;
-  struct plan_micro *micro;
-  int32_t n_micro = setup_make_worst(w->rows, b->options.micro_batch, w->length, &micro);
-  struct plan_request request = {.model = b->model,
-                                 .n_ranks = comm_get_size(b->comm),
-                                 .n_stages = comm_get_size(b->comm),
-                                 .partition = b->options.n_stages ? PARTITION_LIST : PARTITION_EVEN,
-                                 .partition_list = b->options.stages,
-                                 .n_partition = b->options.n_stages,
-                                 .n_micro = n_micro,
-                                 .micro = micro,
-                                 .clip = true};
-  int status = setup_plan_all(b->comm, "1f1b", &request, &b->plan);
-  mem_free(micro);
-  return status;
-}
-
-static int open_trainer(struct bench *b) {
-  struct trainer_config config = {.comm = b->comm,
-                                  .model = b->model,
-                                  .plan = b->plan,
-                                  .backend = "cpu",
-                                  .device = {.threads = b->options.threads,
-                                             .cores = b->topo.cores,
-                                             .n_cores = b->topo.n_cores,
-                                             .limit = INT64_MAX},
-                                  .optimizer = {.lr = 1e-4,
-                                                .schedule = LR_CONSTANT,
-                                                .beta1 = 0.9,
-                                                .beta2 = 0.95,
-                                                .eps = 1e-8,
-                                                .weight_decay = 0.1,
-                                                .clip = 1}};
-  int status = trainer_create(&config, &b->trainer);
-  if (status) return status;
-  trainer_init(b->trainer, 1);
-  b->timer = ops_timer_create(b->trainer->device);
-  if (b->rate) rate_set_pool(b->rate, b->trainer->device->ops->get_pool(b->trainer->device));
-  return STATUS_OK;
-}
-
-/* Random tokens; the label of a token is the one after it. */
-static int make_batch(struct bench *b) {
-  const struct workload *w = b->options.workload;
-  int64_t vocab = b->model->config.vocab_size, n = w->rows * (w->length + 1);
-  struct rng_key key = {.seed = 1, .purpose = RNG_TEST};
-  int32_t *token = MEM_NEW(int32_t, n), *label = MEM_NEW(int32_t, n), *lengths = MEM_NEW(int32_t, w->rows);
-  for (int64_t r = 0; r < w->rows; r++) {
-    lengths[r] = (int32_t)w->length;
-    for (int64_t t = 0; t < w->length; t++) {
-      int64_t at = r * (w->length + 1) + t;
-      token[r * w->length + t] = (int32_t)(rng_bits(&key, (uint64_t)at) % (uint64_t)vocab);
-      label[r * w->length + t] = (int32_t)(rng_bits(&key, (uint64_t)at + 1) % (uint64_t)vocab);
+    bool good = !strcmp(argv[i], "--stages") && read_stages(value, o);
+    int skip = good;
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+      if (strcmp(argv[i], known[k].name)) continue;
+      if (known[k].flag) *known[k].flag = true;
+      good = known[k].flag || read_number(value, known[k].number);
+      skip = !known[k].flag;
     }
+    if (!good)
+      return error_raise(STATUS_MISTAKE, "bench_step: %s %s is not understood: %s", argv[i], value ? value : "", usage);
+    i += skip;
   }
-  int status = batch_build_from_arrays(w->rows, w->length, token, label, NULL, vocab, b->options.micro_batch, &b->batch);
-  b->flops = model_get_flops(b->model, w->rows, lengths);
-  mem_free(token);
-  mem_free(label);
-  mem_free(lengths);
-  return status;
+  if (o->pairs > MAX_PAIRS) o->pairs = MAX_PAIRS;
+  return STATUS_OK;
 }
 
-/* Before anything binds this thread to cores. */
-static void open_rate(struct bench *b) {
-  struct pool *pool = pool_create(b->options.threads, NULL, 0);
-  b->rate = rate_create(pool);
-  pool_destroy(&pool);
-}
-
-static int open_bench_all(struct bench *b) {
-  int status = comm_agree_all(b->comm, model_create(b->options.workload->json, "bench", -1, &b->model, NULL));
-  if (!status) status = topo_init_all(b->comm, &b->topo);
-  if (!status) status = make_plan_all(b);
-  if (!status && !b->options.tiny) open_rate(b);
-  if (!status) status = open_trainer(b);
-  if (!status) status = make_batch(b);
-  return comm_agree_all(b->comm, status);
-}
-
-static void close_bench(struct bench *b) {
-  ops_timer_destroy(&b->timer);
-  trainer_destroy(&b->trainer);
-  batch_fini(&b->batch);
-  rate_destroy(&b->rate);
-  plan_destroy(&b->plan);
-  topo_fini(&b->topo);
-  model_destroy(&b->model);
+static struct training_config make_config(const struct options *o) {
+  const struct workload *workload = training_get_workload(o->tiny ? TRAINING_TINY : TRAINING_GPT2);
+  return (struct training_config){.workload = workload,
+                                  .threads = (int)o->threads,
+                                  .micro_batch = o->micro_batch > 0 ? (int64_t)o->micro_batch : workload->rows,
+                                  .stages = o->n_stages ? o->stages : NULL,
+                                  .n_stages = o->n_stages};
 }
 
 /* ---- measuring ---- */
 
-static double sum_compute(const struct trainer *t) {
-  const struct dag *dag = t->train.dag;
-  int32_t rank = comm_get_rank(t->config.comm), first = dag->rank_offset[rank];
-  double sum = 0;
-  for (int32_t i = 0; i < dag->rank_offset[rank + 1] - first; i++)
-    if (dag->nodes[first + i].stream == STREAM_COMPUTE) sum += t->spans[i].end - t->spans[i].start;
-  return sum;
-}
-
-static void add_product(struct bench *b, struct measure *m) {
+static void add_product_all(struct bench *b, struct measure *m) {
   if (!b->rate) return;
   double cpu;
   comm_barrier_all(b->comm);
@@ -227,31 +128,23 @@ static void add_product(struct bench *b, struct measure *m) {
 static void run_pair_all(struct bench *b, struct measure *m) {
   struct trainer_result result;
   *m = (struct measure){0};
-  add_product(b, m);
+  add_product_all(b, m);
   comm_barrier_all(b->comm);
   double norm = ops_timer_get_sums(b->timer).norm, cpu = rate_get_cpu();
-  if (trainer_step(b->trainer, &b->batch, ++b->step, &result)) {
+  if (trainer_step(b->training.trainer, &b->training.batch, ++b->step, &result)) {
     log_error("%s", error_text());
     comm_abort(b->comm, STATUS_FAILED);
   }
   m->step = result.seconds;
   m->step_cpu = rate_get_cpu() - cpu;
-  m->busy = sum_compute(b->trainer) + ops_timer_get_sums(b->timer).norm - norm;
-  add_product(b, m);
+  m->busy = training_sum_compute(&b->training) + ops_timer_get_sums(b->timer).norm - norm;
+  add_product_all(b, m);
 }
-
-/* A pair as all ranks saw it. */
-struct pair {
-  double step_ms, flops, rate, ratio;
-  double busy_ratio; /* FLOPs over what the matrix rates would do in the ranks' busy times */
-  double cpu_ratio;  /* the same over the CPU seconds of step and product */
-  double got;        /* share of the threads' time that the system gave them */
-};
 
 static struct pair judge_pair(const struct bench *b, const struct measure *m) {
   int size = comm_get_size(b->comm);
   struct pair pair = {0};
-  double step = 0, cpu = 0, busy_flops = 0, cpu_flops = 0;
+  double step = 0, cpu = 0, busy_flops = 0, cpu_flops = 0, flops = b->training.flops;
   for (int r = 0; r < size; r++) {
     if (m[r].step > step) step = m[r].step;
     cpu += m[r].step_cpu;
@@ -261,11 +154,133 @@ static struct pair judge_pair(const struct bench *b, const struct measure *m) {
     cpu_flops += m[r].step_cpu * rate_get_flops() / m[r].product_cpu;
   }
   pair.step_ms = 1e3 * step;
-  pair.flops = b->flops / step;
   pair.got = cpu / (step * size * b->options.threads);
   if (!b->rate) return pair;
-  pair.ratio = pair.flops / pair.rate;
-  pair.busy_ratio = b->flops / busy_flops;
-  pair.cpu_ratio = b->flops / cpu_flops * b->options.threads;
+  pair.ratio = flops / step / pair.rate;
+  pair.busy_ratio = flops / busy_flops;
+  pair.cpu_ratio = flops / cpu_flops;
   return pair;
+}
+
+static void print_pair(const struct bench *b, const struct pair *p) {
+  printf("  step %9.2f ms  %7.1f GFLOP/s  rate %7.1f GFLOP/s  ratio %.3f  busy %.3f  cpu %.3f  cores got %.2f\n",
+         p->step_ms, 1e-6 * b->training.flops / p->step_ms, 1e-9 * p->rate, p->ratio, p->busy_ratio, p->cpu_ratio,
+         p->got);
+  fflush(stdout);
+}
+
+static void measure_pair_all(struct bench *b) {
+  struct measure own, *all = MEM_NEW(struct measure, comm_get_size(b->comm));
+  run_pair_all(b, &own);
+  comm_gather_root_all(b->comm, 0, &own, sizeof own, all, NULL);
+  if (comm_get_rank(b->comm) == 0) {
+    b->pairs[b->n_pairs] = judge_pair(b, all);
+    if (b->rate) print_pair(b, &b->pairs[b->n_pairs]);
+  }
+  b->n_pairs++;
+  mem_free(all);
+}
+
+/* True when a line came. */
+static bool await_line(void) {
+  char line[64];
+  return fgets(line, sizeof line, stdin) != NULL;
+}
+
+static void measure_all(struct bench *b) {
+  struct measure unused;
+  run_pair_all(b, &unused); /* pages are touched for the first time */
+  ops_timer_clear(b->timer);
+  if (b->options.ask) {
+    printf("ready\n");
+    fflush(stdout);
+    while (b->n_pairs < MAX_PAIRS && await_line()) measure_pair_all(b);
+  } else {
+    while (b->n_pairs < b->options.pairs) measure_pair_all(b);
+  }
+}
+
+/* ---- results ---- */
+
+static double get_median(const struct bench *b, size_t field) {
+  double values[MAX_PAIRS];
+  for (int i = 0; i < b->n_pairs; i++) memcpy(&values[i], (const char *)&b->pairs[i] + field, sizeof *values);
+  return rate_get_median(values, b->n_pairs);
+}
+
+#define MEDIAN(b, field) get_median(b, offsetof(struct pair, field))
+
+static void print_result(const struct bench *b) {
+  double step_ms = MEDIAN(b, step_ms);
+  printf(
+      "result pairs=%d step_ms=%.3f gflops=%.2f rate_gflops=%.2f ratio=%.4f busy_ratio=%.4f cpu_ratio=%.4f got=%.3f\n",
+      b->n_pairs, step_ms, 1e-6 * b->training.flops / step_ms, 1e-9 * MEDIAN(b, rate), MEDIAN(b, ratio),
+      MEDIAN(b, busy_ratio), MEDIAN(b, cpu_ratio), MEDIAN(b, got));
+  fflush(stdout);
+}
+
+/* One rank after the other. */
+static void print_ops_all(struct bench *b) {
+  double step_s = b->n_pairs ? 1e-3 * MEDIAN(b, step_ms) : 0, rate = MEDIAN(b, rate) / comm_get_size(b->comm);
+  comm_broadcast_all(b->comm, 0, &step_s, sizeof step_s);
+  comm_broadcast_all(b->comm, 0, &rate, sizeof rate);
+  for (int r = 0; r < comm_get_size(b->comm); r++) {
+    comm_barrier_all(b->comm);
+    if (r != comm_get_rank(b->comm)) continue;
+    printf("rank %d, a step of %.2f ms:\n", r, 1e3 * step_s);
+    ops_timer_print(b->timer, b->n_pairs, step_s, rate);
+    fflush(stdout);
+  }
+  comm_barrier_all(b->comm);
+}
+
+static void print_head(const struct bench *b, const struct training_config *c) {
+  printf("%s, %lld rows of %lld tokens, %lld rows a micro-batch, ranks %d, threads %d: %.1f GFLOP a step\n",
+         c->workload->name, (long long)c->workload->rows, (long long)c->workload->length, (long long)c->micro_batch,
+         comm_get_size(b->comm), c->threads, 1e-9 * b->training.flops);
+  if (b->rate) printf("matrix rate: %s\n", rate_describe(b->rate));
+  fflush(stdout);
+}
+
+/* ---- the program ---- */
+
+/* Before anything binds this thread to cores. */
+static void open_rate(struct bench *b) {
+  struct pool *pool = pool_create((int)b->options.threads, NULL, 0);
+  comm_barrier_all(b->comm);
+  b->rate = rate_create(pool);
+  pool_destroy(&pool);
+}
+
+static int run_bench_all(struct bench *b) {
+  struct training_config config = make_config(&b->options);
+  int status = training_open_all(b->comm, &config, &b->training);
+  if (!status && b->options.ask && comm_get_size(b->comm) > 1)
+    status = error_raise(STATUS_MISTAKE, "bench_step: --ask is for one rank");
+  if (status) return status;
+  if (!b->options.tiny) open_rate(b);
+  status = training_start_all(&b->training, &config);
+  if (status) return status;
+  struct device *device = b->training.trainer->device;
+  b->timer = ops_timer_create(device);
+  if (b->rate) rate_set_pool(b->rate, device->ops->get_pool(device));
+  if (comm_get_rank(b->comm) == 0) print_head(b, &config);
+  measure_all(b);
+  if (b->options.ops && b->n_pairs) print_ops_all(b);
+  if (comm_get_rank(b->comm) == 0 && b->n_pairs) print_result(b);
+  return STATUS_OK;
+}
+
+int main(int argc, char **argv) {
+  struct bench *b = MEM_NEW(struct bench, 1);
+  int status = comm_open_all(&argc, &argv, true, &b->comm);
+  if (!status) status = comm_agree_all(b->comm, read_options(argc, argv, &b->options));
+  if (!status) status = run_bench_all(b);
+  if (status && comm_get_rank(b->comm) == 0) log_error("%s", error_text());
+  ops_timer_destroy(&b->timer);
+  training_close(&b->training);
+  rate_destroy(&b->rate);
+  comm_close_all(&b->comm);
+  mem_free(b);
+  return status;
 }

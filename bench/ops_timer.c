@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/pool.h"
 #include "kernels.h"
 #include "rate.h"
 
@@ -14,8 +15,8 @@
 struct row {
   const char *layer, *op, *pass;
   int64_t calls;
-  double seconds, flops;
-  int64_t bytes; /* moved, where that is what limits the op: 0 for products */
+  double seconds, cpu, flops; /* cpu: seconds of all threads of the process */
+  int64_t bytes;              /* moved, where that is what limits the op: 0 for products */
 };
 
 enum { MAX_ROWS = 64 };
@@ -41,8 +42,17 @@ static struct row *find_row(struct ops_timer *timer, const char *layer, const ch
   return row;
 }
 
-static void note(struct row *row, double start, double flops, int64_t bytes) {
-  row->seconds += clock_now() - start;
+/* When a call began. */
+struct instant {
+  double wall, cpu;
+};
+
+static struct instant get_instant(void) { return (struct instant){clock_now(), rate_get_cpu()}; }
+
+static void note(struct row *row, struct instant start, double flops, int64_t bytes) {
+  struct instant end = get_instant();
+  row->seconds += end.wall - start.wall;
+  row->cpu += end.cpu - start.cpu;
   row->calls++;
   row->flops += flops;
   row->bytes += bytes;
@@ -83,7 +93,7 @@ static int64_t count_floats(enum pass pass, const struct op_call *c) {
 static void run_timed(struct device *device, enum pass pass, const struct op_call *call) {
   static const char *const passes[PASS_COUNT] = {"forward", "input", "weight"};
   struct ops_timer *timer = timer_of(device);
-  double start = clock_now();
+  struct instant start = get_instant();
   timer->original->run(device, pass, call);
   struct row *row = find_row(timer, layer_kind_get_name(call->layer->kind), call->op->name, passes[pass]);
   note(row, start, count_flops(pass, call), count_floats(pass, call) * (int64_t)sizeof(float));
@@ -91,31 +101,33 @@ static void run_timed(struct device *device, enum pass pass, const struct op_cal
 
 static const char norm_group[] = "norm", update_group[] = "update";
 
-static void note_vector(struct ops_timer *timer, const char *group, const char *op, double start, int64_t floats) {
+static void note_vector(struct ops_timer *timer, const char *group, const char *op, struct instant start,
+                        int64_t floats) {
   note(find_row(timer, group, op, ""), start, 0, floats * (int64_t)sizeof(float));
 }
 
 static void fill_timed(struct device *device, int64_t n, float value, float *x) {
-  double start = clock_now();
+  struct instant start = get_instant();
   timer_of(device)->original->fill(device, n, value, x);
   note_vector(timer_of(device), norm_group, "fill", start, n);
 }
 
 static void add_timed(struct device *device, int64_t n, const float *x, float *y) {
-  double start = clock_now();
+  struct instant start = get_instant();
   timer_of(device)->original->add(device, n, x, y);
   note_vector(timer_of(device), norm_group, "add", start, 3 * n);
 }
 
 static double sum_squares_timed(struct device *device, int64_t n, const float *g) {
-  double start = clock_now(), sum = timer_of(device)->original->sum_squares(device, n, g);
+  struct instant start = get_instant();
+  double sum = timer_of(device)->original->sum_squares(device, n, g);
   note_vector(timer_of(device), norm_group, "sum_squares", start, n);
   return sum;
 }
 
 static void adamw_timed(struct device *device, const struct adamw *p, int64_t n, float *w, float *g, float *m,
                         float *v) {
-  double start = clock_now();
+  struct instant start = get_instant();
   timer_of(device)->original->adamw(device, p, n, w, g, m, v);
   note_vector(timer_of(device), update_group, "adamw", start, 8 * n);
 }
@@ -160,31 +172,38 @@ static int compare_rows(const void *a, const void *b) {
   return (x < y) - (x > y);
 }
 
-static void print_row(struct ops_timer *timer, const struct row *row, int n_steps, double seconds, double flops_rate) {
+/* "cpu" is the CPU time of the call's threads, each counted for its share: less than the time where the system gave them
+ * less than their cores, or where threads waited. */
+static void print_time(const char *name, const char *pass, double calls, double seconds, double cpu, double step) {
+  printf("  %-22s %-8s %6.0f %9.2f %5.1f%% %9.2f", name, pass, calls, 1e3 * seconds, 100 * seconds / step, 1e3 * cpu);
+}
+
+static void print_row(struct ops_timer *timer, const struct row *row, int n_steps, double step, double flops_rate) {
+  struct pool *pool = timer->original->get_pool(timer->device);
   char name[48];
   snprintf(name, sizeof name, "%s.%s", row->layer, row->op);
-  printf("  %-22s %-8s %6.0f %9.2f %5.1f%%", name, row->pass, (double)row->calls / n_steps,
-         1e3 * row->seconds / n_steps, 100 * row->seconds / n_steps / seconds);
+  print_time(name, row->pass, (double)row->calls / n_steps, row->seconds / n_steps,
+             row->cpu / n_steps / pool_threads(pool), step);
+  double rate = (row->flops > 0 ? row->flops : (double)row->bytes) / row->seconds;
   if (row->flops > 0)
-    printf(" %8.1f GFLOP/s %5.2f of the matrix rate", 1e-9 * row->flops / row->seconds,
-           row->flops / row->seconds / flops_rate);
-  if (row->bytes > 0) {
-    double triad = rate_measure_triad(timer->original->get_pool(timer->device), row->bytes / row->calls);
-    double rate = (double)row->bytes / row->seconds;
-    printf(" %8.1f GB/s    %5.2f of a triad", 1e-9 * rate, rate / triad);
-  }
+    printf(" %7.1f GFLOP/s %5.2f of the matrix rate", 1e-9 * rate, rate / flops_rate);
+  else
+    printf(" %7.1f GB/s    %5.2f of a triad", 1e-9 * rate, rate / rate_measure_triad(pool, row->bytes / row->calls));
   putchar('\n');
 }
 
-void ops_timer_print(struct ops_timer *timer, int n_steps, double seconds, double flops_rate) {
+void ops_timer_print(struct ops_timer *timer, int n_steps, double step, double flops_rate) {
   qsort(timer->rows, (size_t)timer->n_rows, sizeof *timer->rows, compare_rows);
-  printf("  %-22s %-8s %6s %9s %6s\n", "op", "pass", "calls", "ms", "share");
-  double sum = 0;
+  printf("  %-22s %-8s %6s %9s %6s %9s\n", "op", "pass", "calls", "ms", "share", "cpu ms");
+  double sum = 0, cpu = 0;
   for (int i = 0; i < timer->n_rows; i++) {
-    if (timer->rows[i].flops > 0 || timer->rows[i].bytes > 0)
-      print_row(timer, &timer->rows[i], n_steps, seconds, flops_rate);
-    sum += timer->rows[i].seconds / n_steps;
+    const struct row *row = &timer->rows[i];
+    if (row->flops > 0 || row->bytes > 0) print_row(timer, row, n_steps, step, flops_rate);
+    sum += row->seconds / n_steps;
+    cpu += row->cpu / n_steps / pool_threads(timer->original->get_pool(timer->device));
   }
-  printf("  %-22s %-8s %6s %9.2f %5.1f%%\n", "all ops", "", "", 1e3 * sum, 100 * sum / seconds);
-  printf("  %-22s %-8s %6s %9.2f %5.1f%%\n", "outside ops", "", "", 1e3 * (seconds - sum), 100 * (1 - sum / seconds));
+  print_time("all ops", "", 0, sum, cpu, step);
+  putchar('\n');
+  print_time("outside ops", "", 0, step - sum, 0, step);
+  putchar('\n');
 }

@@ -22,8 +22,8 @@ struct ops_timer_sums {
 };
 struct ops_timer_sums ops_timer_get_sums(const struct ops_timer *timer);
 
-/* One line an op and pass on standard output: calls, time and share of `seconds` (per step, of `n_steps`), GFLOP/s of
+/* One line an op and pass on standard output: calls, time and share of a step of `step` seconds (means of `n_steps`), GFLOP/s of
  * those that multiply, bytes a second of the others against a triad of their size. `flops_rate`: the matrix library's. */
-void ops_timer_print(struct ops_timer *timer, int n_steps, double seconds, double flops_rate);
+void ops_timer_print(struct ops_timer *timer, int n_steps, double step, double flops_rate);
 
 #endif

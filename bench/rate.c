@@ -12,9 +12,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
+#include <time.h>
 
 struct rate {
   struct pool *pool;
@@ -159,12 +158,10 @@ double rate_measure_triad(struct pool *pool, int64_t bytes) {
 
 /* ---- helpers ---- */
 
-static double to_seconds(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
-
 double rate_get_cpu(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return to_seconds(usage.ru_utime) + to_seconds(usage.ru_stime);
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static int compare_values(const void *a, const void *b) {
