@@ -250,6 +250,68 @@ static void test_tie(void) {
   report_fini(&r);
 }
 
+/* The graph of 1F1B run in ideal time: F takes 10 ms, B 20 ms, all else nothing. */
+static void time_ideally(const struct dag *dag, double *start, double *end) {
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (int32_t v = 0; v < dag->n_nodes; v++) {
+      const struct dag_node *node = &dag->nodes[v];
+      double ready = 0, length = node->kind == NODE_F ? 0.01 : node->kind == NODE_B ? 0.02 : 0;
+      for (int64_t e = dag->in_offset[v]; e < dag->in_offset[v + 1]; e++) ready = fmax(ready, end[dag->edge_from[e]]);
+      int32_t stream = dag->stream_offset[node->rank * STREAM_COUNT + node->stream];
+      if (node->position > 0) ready = fmax(ready, end[dag->stream_nodes[stream + node->position - 1]]);
+      changed |= end[v] != ready + length;
+      start[v] = ready;
+      end[v] = ready + length;
+    }
+  }
+}
+
+/* Equal stages leave the textbook's bubble, (p-1)/(m+p-1) of the step on every rank, and nothing else. */
+static void test_ideal(void) {
+  enum { P = 4, M = 8 };
+  struct model *model = make_tiny_model(4, false);
+  struct plan_micro micro[M];
+  for (int i = 0; i < M; i++) micro[i] = (struct plan_micro){1, 8, 8, 8};
+  struct plan_request request = {.model = model,
+                                 .n_ranks = P,
+                                 .n_stages = P,
+                                 .partition = PARTITION_EVEN,
+                                 .n_micro = M,
+                                 .micro = micro,
+                                 .clip = true};
+  struct plan *plan = NULL;
+  struct dag *dag = NULL;
+  int status = planner_run("1f1b", &request, &plan);
+  if (!status) status = dag_build(plan, model, &dag);
+  T_CHECK(!status, "%s", error_text());
+  double *start = MEM_NEW(double, dag->n_nodes), *end = MEM_NEW(double, dag->n_nodes);
+  struct node_row *rows = MEM_NEW(struct node_row, dag->n_nodes);
+  time_ideally(dag, start, end);
+  for (int32_t v = 0; v < dag->n_nodes; v++) rows[v] = trace_rows_make_node(dag, v, 1, start[v], end[v]);
+  struct h5_file *file = create_trace(P);
+  append(file, 1, 0, rows, dag->n_nodes);
+  T_CHECK(!h5_close(&file), "%s", error_text());
+  struct report r;
+  T_CHECK(!report_read(folder, 0, &r), "%s", error_text());
+  T_CHECK(near(r.step_seconds, 0.03 * (M + P - 1)), "step %.6f", r.step_seconds);
+  check_sums(&r);
+  for (int i = 0; i < P; i++) {
+    T_CHECK(near(r.ranks[i].bubble, r.step_seconds * (P - 1) / (M + P - 1)), "rank %d bubble %.6f", i,
+            r.ranks[i].bubble);
+    T_CHECK(near(r.ranks[i].wait, 0) && near(r.ranks[i].other, 0), "rank %d waits", i);
+  }
+  T_CHECK(r.n_late == 0, "%d late", (int)r.n_late);
+  report_fini(&r);
+  mem_free(start);
+  mem_free(end);
+  mem_free(rows);
+  dag_destroy(&dag);
+  plan_destroy(&plan);
+  model_destroy(&model);
+}
+
 /* Whatever the times are, also messages that overlap, end late or are missing: the parts sum to the step. */
 static void test_random(void) {
   static const enum node_kind kinds[] = {NODE_F,  NODE_B,  NODE_I,  NODE_W,  NODE_U,
@@ -344,6 +406,7 @@ int main(void) {
   test_steps_option();
   test_outputs();
   test_tie();
+  test_ideal();
   test_random();
   test_lives();
   test_nothing();
