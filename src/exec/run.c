@@ -107,6 +107,14 @@ static int add_trace(struct run *run, const struct trainer_result *result) {
                    graph->dag->device_static[run->rank]);
 }
 
+/* Metrics or trace that cannot be written: run.on_save_error decides, as of a checkpoint. */
+static int weigh_output(const struct run *run, int status) {
+  if (!status || run->params->run.on_save_error == PARAMS_ON_SAVE_ERROR_STOP) return status;
+  log_warn("%s; training goes on (run.on_save_error: continue)", error_text());
+  error_clear();
+  return STATUS_OK;
+}
+
 static int train_step_all(struct run *run, struct batch *batch) {
   const struct params *p = run->params;
   struct trainer_result result;
@@ -124,10 +132,10 @@ static int train_step_all(struct run *run, struct batch *batch) {
   /* Before the evaluation, whose times would take their place. */
   if (!result.skipped) status = add_trace(run, &result);
   if (run->validation && is_multiple(step, p->run.evaluate_every)) validation = evaluate_all(run);
-  if (!status && !result.skipped) status = run_report_step(run, batch, &result, validation);
+  if (!status && !result.skipped) status = weigh_output(run, run_report_step(run, batch, &result, validation));
   if (is_multiple(step, p->run.trace_every)) {
     status = comm_agree_all(run->comm, status);
-    if (!status && run->trace) status = trace_flush_all(run->trace);
+    if (!status && run->trace) status = weigh_output(run, trace_flush_all(run->trace));
   }
   return status;
 }
@@ -174,19 +182,27 @@ static int train_all(struct run *run, const char **stopped) {
   return status;
 }
 
-/* Everything after the last step: trace, checkpoint, STATUS. */
+/* The checkpoint of the last step. An end without it is no end, whatever on_save_error says of the way there. */
+static int save_last_all(struct run *run) {
+  if (run->saved_step == run->step) return STATUS_OK;
+  int status = run_save_all(run);
+  if (status || run->saved_step == run->step) return status;
+  return comm_agree_all(run->comm, error_raise(STATUS_FAILED, "the checkpoint of the last step could not be written"));
+}
+
+/* Returns the status that the run has with it; an earlier failure keeps its message. */
+static int close_trace_all(struct run *run, int status) {
+  char *reason = status ? mem_strdup(error_text()) : NULL;
+  int traced = weigh_output(run, trace_close_all(&run->trace));
+  if (status) error_raise(status, "%s", reason);
+  mem_free(reason);
+  return status ? status : traced;
+}
+
+/* Everything after the last step: checkpoint, trace, STATUS. */
 static int finish_all(struct run *run, int status, const char *stopped) {
-  if (run->trace) {
-    int traced = trace_close_all(&run->trace);
-    if (!status) status = traced;
-  }
-  if (!status && run->saved_step != run->step) {
-    status = run_save_all(run);
-    /* An end without its checkpoint is no end, whatever on_save_error says of the way there. */
-    if (!status && run->saved_step != run->step)
-      status =
-          comm_agree_all(run->comm, error_raise(STATUS_FAILED, "the checkpoint of the last step could not be written"));
-  }
+  if (!status) status = save_last_all(run);
+  if (run->trace) status = close_trace_all(run, status);
   if (run->rank != 0) return status ? status : stopped ? STATUS_STOPPED : STATUS_OK;
   if (status) {
     log_error("%s", error_text());

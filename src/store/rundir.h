@@ -25,7 +25,7 @@ char *rundir_path(const struct rundir *dir, const char *name);
 /* True when the file `stop` is there (it is removed). Also keeps the lock alive: call it every step. */
 bool rundir_take_stop(struct rundir *dir);
 /* Writes folder/STATUS ("DONE", "CHECKPOINTED step 12", "FAILED reason", made one line) atomically: temporary name, sync,
- * rename. */
+ * rename. By any rank; of several at once one stands. */
 int rundir_write_status(const char *folder, const char *text);
 /* Version, configure summary, hosts, command line, start time. `text` is the body. */
 int rundir_write_manifest(struct rundir *dir, const char *text);

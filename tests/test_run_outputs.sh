@@ -1,0 +1,124 @@
+#!/bin/bash
+# What a run leaves in its folder, and what its outputs do not change: evaluation, the order of ranks, used.yml run again,
+# weights over several files, checkpoints that come and go.
+# shellcheck source=tests/run_lib.sh
+. "${srcdir:-$(dirname "$0")/..}/tests/run_lib.sh"
+
+make_data data 300
+make_data other 200 5000
+make_data few 7 900
+write_deck "$deck"
+
+name="the folder of a run on 4 ranks"
+train plain 4 -D run.name=sluice
+ends 0
+status_is plain DONE
+log_ends_with_status plain
+has_steps plain 6
+for file in manifest.txt used.yml plan.h5 log.txt metrics.csv trace.h5 report.txt checkpoints/index.txt; do
+  check [ -s plain/$file ] || fail "there is no $file"
+done
+check diff <(grep -v '^penstock: warning' "$output") plain/log.txt > differences || fail "log.txt is not what was printed"
+# One line a step, with the loss that is in metrics.csv.
+check [ "$(grep -cE '^ +[0-9]+ +[0-9]+ +[0-9]\.[0-9]{6} ' "$output")" = 6 ] || fail "not six lines of steps"
+while IFS=, read -r step loss tokens _; do
+  says_once "^ +$step +$tokens +$(printf '%.6f' "$loss") "
+done < <(get_columns plain 1-3)
+check [ "$(get_columns plain 3 | tail -n 1)" = $((6 * 4 * 16)) ] || fail "tokens are $(get_columns plain 3 | tail -n 1)"
+says "run sluice in "
+says "model: llama, 4 blocks, .* 53600 parameters"
+for stage in 0 1 2 3; do says "stage $stage on rank $stage: layers .*\(1 blocks?\)"; done
+for word in "version: " "command: penstock train .*sluice" "ranks: 4" "rank 3 on .*: 1 thread, cores"; do
+  check grep -q -- "$word" plain/manifest.txt || fail "manifest.txt has no '$word'"
+done
+check awk -F, 'NR > 1 && ($6 <= 0 || $7 <= 0 || $8 <= 0 || $5 <= 0 || $4 != 0.01) { exit 1 }' plain/metrics.csv ||
+  fail "metrics.csv has rates that are none"
+
+name="report.txt"
+check grep -q "DONE" plain/report.txt || fail "report.txt does not say how the run ended"
+# Of each rank four parts in ms and per cent, the peak and the limit in MiB; the parts sum to the step.
+check awk '/^steps .* mean / { for (i = 1; i < NF; i++) if ($i == "mean") step = $(i + 1) }
+  /^ +[0-3] +[0-9.]+ +[0-9.]+ / {
+    n++
+    ms = $2 + $4 + $6 + $8; percent = $3 + $5 + $7 + $9
+    if (ms < 0.99 * step - 0.03 || ms > 1.01 * step + 0.03 || percent < 99.6 || percent > 100.4) bad = 1
+    if ($11 != 64 || $10 <= 0 || $10 > 64) bad = 1
+  }
+  END { exit bad || n != 4 }' plain/report.txt || fail "the numbers of report.txt do not sum: $(cat plain/report.txt)"
+check "$penstock" report plain > again.txt || fail "penstock report fails"
+check grep -q "^steps " again.txt || fail "penstock report says $(cat again.txt)"
+
+name="used.yml runs again"
+deck=plain/used.yml
+train again 4
+ends 0
+same_run plain again
+deck=$work/deck.yml
+
+name="with evaluation"
+train evaluated 4 -D run.evaluate_every=2 -D run.evaluate_steps=2 -D data.validation=other
+ends 0
+same_run plain evaluated
+check [ "$(get_columns evaluated 9 | awk '{ print ($1 == "" ? "-" : ($1 > 3 && $1 < 6)) }' | tr '\n' ' ')" = "- 1 - 1 - 1 " ] ||
+  fail "losses of validation are $(get_columns evaluated 9 | tr '\n' ' ')"
+says_once "^ +2 .*validation $(printf '%.6f' "$(get_columns evaluated 9 | sed -n 2p)")"
+train evaluated1 1 -D run.evaluate_every=2 -D run.evaluate_steps=2 -D data.validation=other
+check [ "$(get_columns evaluated 9)" = "$(get_columns evaluated1 9)" ] || fail "validation differs between 4 ranks and 1"
+name="fewer rows for evaluation than asked for"
+train fewer 2 -D run.evaluate_every=3 -D run.evaluate_steps=1000 -D data.validation=few
+ends 0
+same_run plain fewer
+train fewer1 2 -D run.evaluate_every=3 -D run.evaluate_steps=1000 -D data.validation=few -D data.micro_batch=1 \
+  -D run.steps=3
+check awk -v a="$(get_columns fewer 9 | sed -n 3p)" -v b="$(get_columns fewer1 9 | sed -n 3p)" \
+  'BEGIN { exit !(a > 3 && (a - b) ^ 2 < (2e-6 * a) ^ 2) }' || fail "not the mean over all rows"
+
+name="weights over several files"
+mix=(-D "data.train={data: 3, other: 1}")
+train mixed 2 "${mix[@]}"
+ends 0
+says "data: .*"
+says "other: .*"
+train mixed1 1 "${mix[@]}" -D run.steps=4
+touch mixed1/stop
+train mixed1 3 "${mix[@]}"
+ends 75
+train mixed1 2 "${mix[@]}"
+ends 0
+same_run mixed mixed1
+check [ "$(get_columns mixed 2)" != "$(get_columns plain 2)" ] || fail "the second file has no effect"
+
+name="weights of a checkpoint to begin from"
+train first 1 -D run.steps=0 -D data.shuffle=false
+ends 0
+train same 2 -D data.shuffle=false
+train from 2 -D data.shuffle=false -D run.seed=7 -D "model.init_from=$(get_checkpoint first)"
+ends 0
+same_losses same from
+train seed 2 -D data.shuffle=false -D run.seed=7 -D run.steps=1
+check [ "$(get_columns seed 2)" != "$(get_columns same 2 1)" ] || fail "the seed has no effect"
+
+name="checkpoints come and go"
+train kept 2 -D run.checkpoint_every=2 -D run.keep_checkpoints=2 -D run.steps=7
+ends 0
+check [ "$(cd kept/checkpoints && echo *)" = "index.txt step-00000006.h5 step-00000007.h5" ] ||
+  fail "checkpoints are $(echo kept/checkpoints/*)"
+train all 2 -D run.checkpoint_every=2 -D run.keep_checkpoints=0 -D run.trace_every=0 -D run.log_every=3
+ends 0
+check [ "$(cd all/checkpoints && echo *)" = "index.txt step-00000002.h5 step-00000004.h5 step-00000006.h5" ] ||
+  fail "checkpoints are $(echo all/checkpoints/*)"
+check [ ! -e all/trace.h5 ] || fail "a trace that was not asked for"
+check [ "$(grep -cE '^ +[0-9]+ +[0-9]+ +[0-9]\.[0-9]{6} ' "$output")" = 2 ] || fail "not a line every 3 steps"
+same_losses plain all
+
+# 16 ranks on the cores there are: each checkpoint is whole, with all ranks' arrays.
+name="16 ranks that save every step"
+many=(-D model.num_hidden_layers=16 -D data.micro_batch=1 -D run.steps=3 -D run.checkpoint_every=1 -D run.keep_checkpoints=0
+  -D run.trace_every=3)
+train many 16 "${many[@]}"
+ends 0
+train single 1 "${many[@]}"
+for step in 1 2 3; do same_weights single many $step; done
+same_losses single many
+
+finish
