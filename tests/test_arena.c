@@ -1,4 +1,5 @@
 /* Device memory: counted, limited to the byte, reused, and given back to the system where holes would add up. */
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -151,6 +152,56 @@ static void test_poison(void) {
   arena_destroy(&arena);
 }
 
+/* A process that runs a function and should be ended by it; true when it was. */
+static bool ends(void (*function)(void)) {
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    fclose(stderr);
+    function();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return child > 0 && status != 0;
+}
+
+static void write_beyond(void) {
+  struct arena *arena = arena_create(1 << 16, true);
+  char *block = arena_alloc(arena, 100, "a block");
+  block[128] = 0;
+  arena_free(arena, block);
+}
+
+static void write_all(void) {
+  struct arena *arena = arena_create(1 << 16, true);
+  char *block = arena_alloc(arena, 100, "a block");
+  memset(block, 0, 128);
+  arena_free(arena, block);
+  arena_destroy(&arena);
+}
+
+static void free_twice(void) {
+  struct arena *arena = arena_create(1 << 16, false);
+  char *block = arena_alloc(arena, 100, "a block"), *other = arena_alloc(arena, 100, "another block");
+  arena_free(arena, block);
+  arena_free(arena, block);
+  arena_free(arena, other);
+}
+
+static void leave_one(void) {
+  struct arena *arena = arena_create(1 << 16, false);
+  arena_alloc(arena, 100, "a block");
+  arena_destroy(&arena);
+}
+
+static void test_misuse(void) {
+  T_CHECK(ends(write_beyond), "writing behind a block goes unseen");
+  T_CHECK(!ends(write_all), "writing all of a block is taken for a mistake");
+  T_CHECK(ends(free_twice), "a block can be freed twice");
+  T_CHECK(ends(leave_one), "a block that is left goes unseen");
+}
+
 /* ---- resident memory ---- */
 
 /* Pages of this process that are in memory, bytes. */
@@ -215,6 +266,7 @@ int main(void) {
   test_limit();
   test_holes();
   test_poison();
+  test_misuse();
   test_resident();
   test_unlimited();
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());

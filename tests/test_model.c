@@ -391,7 +391,8 @@ static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 /* A stage is the sum of what its layers keep and the largest of what they work with. */
 static void check_stage(const struct model *model, int32_t first, int32_t n, int64_t rows, int64_t length) {
   struct footprint_stage s;
-  int64_t keep_input = 0, keep_weight = 0, forward = 0, input = 0, weight = 0, between = n - 1;
+  int64_t keep_input = 0, keep_weight = 0, grad_weight = 0, forward = 0, input = 0, weight = 0, full = 0,
+          between = n - 1;
   int64_t boundary = round64(rows * length * model->config.hidden * 4);
   footprint_stage(model, first, n, rows, length, &s);
   for (int32_t l = first; l < first + n; l++) {
@@ -403,14 +404,17 @@ static void check_stage(const struct model *model, int32_t first, int32_t n, int
     forward = max64(forward, f.bytes[REGION_FORWARD]);
     input = max64(input, f.bytes[REGION_INPUT]);
     weight = max64(weight, f.bytes[REGION_WEIGHT]);
+    grad_weight += f.bytes[REGION_GRAD_WEIGHT];
+    full = max64(full, f.bytes[REGION_GRAD_WEIGHT] + max64(f.bytes[REGION_INPUT], f.bytes[REGION_WEIGHT]));
   }
   T_CHECK(footprint_boundary(model, rows, length) == boundary, "boundary");
   T_CHECK(s.keep_input == keep_input && s.keep_weight == keep_weight + between * boundary,
           "layers %d to %d keep %lld and %lld bytes", first, first + n - 1, (long long)s.keep_input,
           (long long)s.keep_weight);
   T_CHECK(s.work_forward == forward && s.work_input == input && s.work_weight == weight, "workspace");
-  T_CHECK(s.work_backward >= max64(input, weight) && s.work_backward <= s.grad_weight + max64(input, weight),
-          "a full backward works with %lld bytes", (long long)s.work_backward);
+  T_CHECK(s.grad_weight == grad_weight + between * boundary, "gradients for the weight pass");
+  T_CHECK(s.work_backward == full + (between < 2 ? between : 2) * boundary, "a full backward works with %lld bytes",
+          (long long)s.work_backward);
 }
 
 /* What attention of a tiny model keeps, counted by hand. */

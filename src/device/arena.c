@@ -8,19 +8,19 @@
 #include <unistd.h>
 
 struct block {
-  int64_t offset, bytes;
+  int64_t offset, bytes; /* with the guard */
 };
 
 struct arena {
   char *base;
   int64_t range; /* bytes of address space */
   int64_t limit, used, peak, reserved;
-  bool poison;
+  int64_t guard;        /* bytes behind each block that nobody may touch; 0 without poison */
   struct block *blocks; /* live ones, by offset */
   int64_t n_blocks, n_room;
 };
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, GUARD = 64, POISON = 0xff };
 
 /* Address space to reserve: room for holes beside what can be live at all. */
 static int64_t choose_range(int64_t limit) {
@@ -32,7 +32,7 @@ static int64_t choose_range(int64_t limit) {
 struct arena *arena_create(int64_t limit, bool poison) {
   struct arena *a = MEM_NEW(struct arena, 1);
   a->limit = limit;
-  a->poison = poison;
+  a->guard = poison ? GUARD : 0;
   /* A process with a limit on its address space may get less; half of it may still do. */
   for (a->range = choose_range(limit); a->range >= 1 << 20; a->range /= 2) {
     void *base =
@@ -107,19 +107,27 @@ void *arena_alloc(struct arena *a, int64_t bytes, const char *what) {
                 (long long)bytes, (long long)a->used, (long long)a->limit, (long long)(bytes - (a->limit - a->used)));
     return NULL;
   }
-  int64_t offset = 0, index = find_hole(a, bytes, &offset);
-  if (offset + bytes > a->range) {
+  int64_t offset = 0, index = find_hole(a, bytes + a->guard, &offset), end = offset + bytes + a->guard;
+  if (end > a->range) {
     error_raise(STATUS_FAILED, "device memory: the reserved address space of %lld bytes is used up by %s",
                 (long long)a->range, what);
     return NULL;
   }
-  insert_block(a, index, (struct block){offset, bytes});
+  insert_block(a, index, (struct block){offset, bytes + a->guard});
   a->used += bytes;
   if (a->used > a->peak) a->peak = a->used;
-  if (offset + bytes > a->reserved) a->reserved = offset + bytes;
-  if (offset + bytes > a->limit) release_holes(a);
-  if (a->poison) memset(a->base + offset, 0xff, (size_t)bytes);
+  if (end > a->reserved) a->reserved = end;
+  if (end > a->limit) release_holes(a);
+  if (a->guard) memset(a->base + offset, POISON, (size_t)(bytes + a->guard));
   return a->base + offset;
+}
+
+/* Whoever wrote beyond a block is found when it is freed. */
+static void check_guard(const struct arena *a, const struct block *block) {
+  const unsigned char *end = (unsigned char *)a->base + block->offset + block->bytes;
+  for (int64_t i = 1; i <= a->guard; i++)
+    CHECK(end[-i] == POISON, "device memory was written beyond a block of %lld bytes",
+          (long long)(block->bytes - a->guard));
 }
 
 void arena_free(struct arena *a, void *block) {
@@ -133,7 +141,8 @@ void arena_free(struct arena *a, void *block) {
       high = middle;
   }
   CHECK(a->n_blocks && a->blocks[low].offset == offset, "freeing device memory that is not allocated");
-  a->used -= a->blocks[low].bytes;
+  check_guard(a, &a->blocks[low]);
+  a->used -= a->blocks[low].bytes - a->guard;
   a->n_blocks--;
   memmove(a->blocks + low, a->blocks + low + 1, sizeof *a->blocks * (size_t)(a->n_blocks - low));
 }

@@ -14,7 +14,7 @@
 struct arena;
 
 /* limit: bytes, INT64_MAX for none. With poison every new block is filled with NaNs, so that reading what was never written
- * shows. NULL and a recorded error when no address range can be had. */
+ * shows, and blocks lie 64 bytes apart (not counted as used), so that writing beyond one shows when it is freed (CHECK). NULL and a recorded error when no address range can be had. */
 struct arena *arena_create(int64_t limit, bool poison);
 /* Live blocks are a bug (CHECK). */
 void arena_destroy(struct arena **arena);
