@@ -8,9 +8,14 @@
 #include "matmul_library.h"
 
 static const int counts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
-static const int threads[] = {1, 2, 3, 4, 6, 8};
 
-enum { N_COUNTS = sizeof counts / sizeof *counts, N_THREADS = sizeof threads / sizeof *threads };
+/* Numbers of threads that a grid is judged by, and how much each counts. */
+static const struct {
+  int threads;
+  double weight;
+} judges[] = {{1, 3}, {2, 3}, {3, 1}, {4, 1}, {6, 0.5}, {8, 0.5}};
+
+enum { N_COUNTS = sizeof counts / sizeof *counts, N_JUDGES = sizeof judges / sizeof *judges };
 
 /* Edges of tiles are multiples of this, but for the last. */
 enum { TILE_UNIT = 16 };
@@ -27,14 +32,15 @@ struct product {
 
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Seconds, in multiply-adds, of a grid of tiles: the sum over numbers of threads of the time above what is ideal. */
+/* What a grid costs, in multiply-adds: the time of all threads, idle ones included, averaged over the judges. */
 static double judge_grid(const struct product *p, int64_t tile_m, int64_t tile_n) {
   const double call = 1e5; /* what a call costs besides */
   double tile = (double)tile_m * (double)tile_n * (double)p->k;
   tile = tile * matmul_library_get_cost(p->trans_a, p->trans_b, tile_m, tile_n, p->lda, p->ldb) + call;
   int64_t tiles = divide_up(p->m, tile_m) * divide_up(p->n, tile_n);
   double sum = 0;
-  for (int i = 0; i < N_THREADS; i++) sum += (double)divide_up(tiles, threads[i]) * tile * threads[i];
+  for (int i = 0; i < N_JUDGES; i++)
+    sum += judges[i].weight * judges[i].threads * (double)divide_up(tiles, judges[i].threads) * tile;
   return sum;
 }
 

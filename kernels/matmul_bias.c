@@ -4,7 +4,7 @@
 #include "base/pool.h"
 #include "vec.h"
 
-enum { BLOCK_ROWS = 32, BLOCK_COLUMNS = 64 };
+enum { BLOCK_ROWS = 32, BLOCK_COLUMNS = 64, AHEAD = 8 };
 
 struct bias {
   int64_t rows, n;
@@ -42,6 +42,7 @@ static void sum_columns(void *context, int64_t task) {
     vec sum[BLOCK_COLUMNS / VEC] = {0};
     for (int64_t i = row; i < end; i++) {
       const float *line = b->d_y + i * b->n + first;
+      vec_prefetch(line + AHEAD * b->n, n);
       for (int64_t j = 0; j < n; j += VEC) sum[j / VEC] += vec_load_part(line + j, n - j);
     }
     float *total = b->d_bias + first;

@@ -32,15 +32,16 @@ void matmul_library_multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, i
   dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
 }
 
-/* oneDNN copies the operands of a large product into blocks first and works on smaller ones in place, where lines whose
- * addresses differ by whole pages fall on one another in the caches. Measured with 2.6 and AVX2. */
+/* oneDNN copies the operands of a product into blocks first where that pays (edges < 0.0038), and else works on them in
+ * place: along long rows if B is as it is, in narrow columns if it is transposed; and there, lines whose addresses differ
+ * by whole pages push one another out of the caches. The numbers are fits to times of oneDNN 2.6 with AVX2. */
 double matmul_library_get_cost(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t lda, int64_t ldb) {
-  double edges = 1.0 / (double)m + 1.0 / (double)n;
-  if (edges < 0.0038) return 1.0 + 6.0 * edges;
-  double cost = 1.05 + 2.0 * edges;
-  if (trans_a && lda % 1024 == 0) cost += 0.28;
-  if (!trans_b && ldb % 1024 == 0) cost += trans_a ? 0.08 : 0.04;
-  return cost;
+  double rows = (double)m, columns = (double)n, edges = 1 / rows + 1 / columns;
+  bool pages_a = lda % 1024 == 0, pages_b = ldb % 1024 == 0;
+  if (edges < 0.0038) return 0.95 + 30 * edges;
+  if (trans_b) return 1.03 + 4 / rows + 1 / columns + 2e-5 * columns + (m > 224 ? 0.05 : 0);
+  if (trans_a) return 1.06 + 3 * edges + (pages_a ? 0.35 : 0) + (pages_b ? 0.08 : 0);
+  return 1.03 + 2 / rows + 16 / columns + (pages_b ? 0.06 : 0);
 }
 
 #endif

@@ -6,7 +6,7 @@
 #include "base/pool.h"
 #include "vec.h"
 
-enum { BLOCK_ROWS = 16, BLOCK_COLUMNS = 64 };
+enum { BLOCK_ROWS = 16, BLOCK_COLUMNS = 64, AHEAD = 8 };
 
 struct norm {
   bool layer_norm;
@@ -145,6 +145,8 @@ static void weight_columns(void *context, int64_t task) {
     for (int64_t i = row; i < end; i++) {
       struct moments m = get_moments(p, i);
       const float *x = p->x + i * p->width + first, *d_y = p->d_y + i * p->width + first;
+      vec_prefetch(x + AHEAD * p->width, n);
+      vec_prefetch(d_y + AHEAD * p->width, n);
       for (int64_t j = 0; j < n; j += VEC) {
         vec g = vec_load_part(d_y + j, n - j);
         d_weight[j / VEC] += (vec_load_part(x + j, n - j) - m.mean) * m.rstd * g;

@@ -4,7 +4,7 @@
 #include "base/pool.h"
 #include "vec.h"
 
-enum { BLOCK = 16384, PIECE = 512, N_SUMS = 64 };
+enum { BLOCK = 16384, N_SUMS = 64 };
 
 struct update {
   int64_t n;
@@ -47,26 +47,35 @@ void adamw_cpu(struct pool *pool, const struct adamw *a, int64_t n, float *w, fl
   pool_run(pool, (n + BLOCK - 1) / BLOCK, update_block, &p);
 }
 
+/* Four doubles, the width that the compiler converts to in one instruction. */
+typedef double quad __attribute__((vector_size(32)));
+typedef float float_quad __attribute__((vector_size(16), aligned(4), may_alias));
+
+enum { GROUP = 16, QUADS = 4 };
+
 struct squares {
   const float *g;
   int64_t n, first; /* of this round */
   double sums[N_SUMS];
 };
 
+static inline void add_squares(const float *x, quad *sum) {
+  for (int i = 0; i < QUADS; i++) {
+    quad y = __builtin_convertvector(*(const float_quad *)(x + 4 * i), quad);
+    sum[i] += y * y;
+  }
+}
+
 static void square_block(void *context, int64_t task) {
   struct squares *p = context;
-  int64_t begin = p->first + task * BLOCK, end = begin + BLOCK < p->n ? begin + BLOCK : p->n;
-  double sum = 0;
-  for (int64_t piece = begin; piece < end; piece += PIECE) {
-    int64_t stop = piece + PIECE < end ? piece + PIECE : end;
-    double part[VEC] = {0};
-    for (int64_t i = piece; i < stop; i += VEC) {
-      vec x = vec_load_part(p->g + i, stop - i);
-      for (int l = 0; l < VEC; l++) part[l] += (double)x[l] * (double)x[l];
-    }
-    for (int l = 0; l < VEC; l++) sum += part[l];
-  }
-  p->sums[task] = sum;
+  int64_t i = p->first + task * BLOCK, end = i + BLOCK < p->n ? i + BLOCK : p->n;
+  quad sum[QUADS] = {0};
+  for (; i + GROUP <= end; i += GROUP) add_squares(p->g + i, sum);
+  float tail[GROUP] = {0};
+  memcpy(tail, p->g + i, (size_t)(end - i) * sizeof *tail);
+  add_squares(tail, sum);
+  quad total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  p->sums[task] = (total[0] + total[1]) + (total[2] + total[3]);
 }
 
 double sum_squares_cpu(struct pool *pool, int64_t n, const float *g) {
