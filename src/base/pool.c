@@ -180,9 +180,7 @@ void pool_destroy(struct pool **address) {
   *address = NULL;
 }
 
-int pool_threads(const struct pool *pool) {
-  return pool->threads;
-}
+int pool_threads(const struct pool *pool) { return pool->threads; }
 
 static void await_finish(struct pool *pool, uint32_t before) {
   for (int i = 0; i < POOL_SPINS; i++) {

@@ -49,7 +49,7 @@ struct device_config {
 };
 
 struct device_ops {
-  const char *name; /* as in device.backend */
+  const char *name;              /* as in device.backend */
   const char *(*describe)(void); /* the library that does its products, "oneDNN 2.6.3"; static */
   int (*open)(const struct device_config *config, struct device **device);
   void (*close)(struct device **device);
