@@ -45,7 +45,8 @@ struct pair {
   double ratio;         /* model FLOP/s over the rate */
   double busy_ratio;    /* the same over the ranks' busy times */
   double cpu_ratio;     /* the same over the CPU seconds of step and product */
-  double got;           /* CPU seconds of the step over the time of its threads */
+  double cpu_s;         /* CPU seconds of the step */
+  double got;           /* the same over the time of its threads */
 };
 
 struct bench {
@@ -154,6 +155,7 @@ static struct pair judge_pair(const struct bench *b, const struct measure *m) {
     cpu_flops += m[r].step_cpu * rate_get_flops() / m[r].product_cpu;
   }
   pair.step_ms = 1e3 * step;
+  pair.cpu_s = cpu;
   pair.got = cpu / (step * size * b->options.threads);
   if (!b->rate) return pair;
   pair.ratio = flops / step / pair.rate;
@@ -219,19 +221,30 @@ static void print_result(const struct bench *b) {
   fflush(stdout);
 }
 
-/* One rank after the other. */
+/* One rank after the other measures its yardsticks; rank 0 prints all. */
 static void print_ops_all(struct bench *b) {
-  double step_s = b->n_pairs ? 1e-3 * MEDIAN(b, step_ms) : 0, rate = MEDIAN(b, rate) / comm_get_size(b->comm);
-  comm_broadcast_all(b->comm, 0, &step_s, sizeof step_s);
-  comm_broadcast_all(b->comm, 0, &rate, sizeof rate);
-  for (int r = 0; r < comm_get_size(b->comm); r++) {
+  int size = comm_get_size(b->comm), rank = comm_get_rank(b->comm);
+  double known[2] = {1e-3 * MEDIAN(b, step_ms), MEDIAN(b, rate) / size}; /* of rank 0 */
+  char *text = NULL, *all = NULL;
+  size_t bytes = 0;
+  comm_broadcast_all(b->comm, 0, known, sizeof known);
+  for (int r = 0; r < size; r++) {
     comm_barrier_all(b->comm);
-    if (r != comm_get_rank(b->comm)) continue;
-    printf("rank %d, a step of %.2f ms:\n", r, 1e3 * step_s);
-    ops_timer_print(b->timer, b->n_pairs, step_s, rate);
-    fflush(stdout);
+    if (r != rank) continue;
+    FILE *out = open_memstream(&text, &bytes);
+    CHECK(out, "no memory for a text");
+    fprintf(out, "rank %d, a step of %.2f ms:\n", r, 1e3 * known[0]);
+    ops_timer_print(b->timer, out, b->n_pairs, known[0], known[1]);
+    fclose(out);
   }
-  comm_barrier_all(b->comm);
+  int64_t *offsets = MEM_NEW(int64_t, size + 1);
+  comm_gather_all(b->comm, text, (int64_t)bytes, NULL, offsets);
+  all = MEM_NEW(char, offsets[size]);
+  comm_gather_root_all(b->comm, 0, text, (int64_t)bytes, all, NULL);
+  if (rank == 0) fwrite(all, 1, (size_t)offsets[size], stdout);
+  free(text);
+  mem_free(all);
+  mem_free(offsets);
 }
 
 static void print_head(const struct bench *b, const struct training_config *c) {

@@ -136,14 +136,15 @@ def main():
 
     pairs = []
     for _ in sys.stdin:
-        before, seconds, after = product(), measure(step), product()
+        before, cpu = product(), time.process_time()
+        seconds, cpu, after = measure(step), time.process_time() - cpu, product()
         rate = 2 * SIZE**3 / (0.5 * (before + after))
         flops = count_flops(model) / seconds
-        pairs.append((1e3 * seconds, 1e-9 * flops, 1e-9 * rate, flops / rate))
-        print("  step %9.2f ms  %7.1f GFLOP/s  rate %7.1f GFLOP/s  ratio %.3f" % pairs[-1], flush=True)
+        pairs.append((1e3 * seconds, 1e-9 * flops, 1e-9 * rate, flops / rate, cpu))
+        print("  step %9.2f ms  %7.1f GFLOP/s  rate %7.1f GFLOP/s  ratio %.3f  cpu %.2f s" % pairs[-1], flush=True)
     if pairs:
         medians = tuple(statistics.median(column) for column in zip(*pairs))
-        print(f"result pairs={len(pairs)} step_ms=%.3f gflops=%.2f rate_gflops=%.2f ratio=%.4f" % medians)
+        print(f"result pairs={len(pairs)} step_ms=%.3f gflops=%.2f rate_gflops=%.2f ratio=%.4f cpu_s=%.3f" % medians)
 
 
 if __name__ == "__main__":

@@ -174,36 +174,41 @@ static int compare_rows(const void *a, const void *b) {
 
 /* "cpu" is the CPU time of the call's threads, each counted for its share: less than the time where the system gave them
  * less than their cores, or where threads waited. */
-static void print_time(const char *name, const char *pass, double calls, double seconds, double cpu, double step) {
-  printf("  %-22s %-8s %6.0f %9.2f %5.1f%% %9.2f", name, pass, calls, 1e3 * seconds, 100 * seconds / step, 1e3 * cpu);
+static void print_time(FILE *out, const char *name, const char *pass, double calls, double seconds, double cpu,
+                       double step) {
+  fprintf(out, "  %-22s %-8s %6.0f %9.2f %5.1f%% %9.2f", name, pass, calls, 1e3 * seconds, 100 * seconds / step,
+          1e3 * cpu);
 }
 
-static void print_row(struct ops_timer *timer, const struct row *row, int n_steps, double step, double flops_rate) {
+static void print_row(struct ops_timer *timer, FILE *out, const struct row *row, int n_steps, double step,
+                      double flops_rate) {
   struct pool *pool = timer->original->get_pool(timer->device);
   char name[48];
   snprintf(name, sizeof name, "%s.%s", row->layer, row->op);
-  print_time(name, row->pass, (double)row->calls / n_steps, row->seconds / n_steps,
+  print_time(out, name, row->pass, (double)row->calls / n_steps, row->seconds / n_steps,
              row->cpu / n_steps / pool_threads(pool), step);
   double rate = (row->flops > 0 ? row->flops : (double)row->bytes) / row->seconds;
-  if (row->flops > 0)
-    printf(" %7.1f GFLOP/s %5.2f of the matrix rate", 1e-9 * rate, rate / flops_rate);
+  if (row->flops == 0)
+    fprintf(out, " %7.1f GB/s    %5.2f of a triad", 1e-9 * rate,
+            rate / rate_measure_triad(pool, row->bytes / row->calls));
   else
-    printf(" %7.1f GB/s    %5.2f of a triad", 1e-9 * rate, rate / rate_measure_triad(pool, row->bytes / row->calls));
-  putchar('\n');
+    fprintf(out, " %7.1f GFLOP/s", 1e-9 * rate);
+  if (row->flops > 0 && flops_rate > 0) fprintf(out, " %5.2f of the matrix rate", rate / flops_rate);
+  fputc('\n', out);
 }
 
-void ops_timer_print(struct ops_timer *timer, int n_steps, double step, double flops_rate) {
+void ops_timer_print(struct ops_timer *timer, FILE *out, int n_steps, double step, double flops_rate) {
   qsort(timer->rows, (size_t)timer->n_rows, sizeof *timer->rows, compare_rows);
-  printf("  %-22s %-8s %6s %9s %6s %9s\n", "op", "pass", "calls", "ms", "share", "cpu ms");
+  fprintf(out, "  %-22s %-8s %6s %9s %6s %9s\n", "op", "pass", "calls", "ms", "share", "cpu ms");
   double sum = 0, cpu = 0;
   for (int i = 0; i < timer->n_rows; i++) {
     const struct row *row = &timer->rows[i];
-    if (row->flops > 0 || row->bytes > 0) print_row(timer, row, n_steps, step, flops_rate);
+    if (row->flops > 0 || row->bytes > 0) print_row(timer, out, row, n_steps, step, flops_rate);
     sum += row->seconds / n_steps;
     cpu += row->cpu / n_steps / pool_threads(timer->original->get_pool(timer->device));
   }
-  print_time("all ops", "", 0, sum, cpu, step);
-  putchar('\n');
-  print_time("outside ops", "", 0, step - sum, 0, step);
-  putchar('\n');
+  print_time(out, "all ops", "", 0, sum, cpu, step);
+  fputc('\n', out);
+  print_time(out, "outside ops", "", 0, step - sum, 0, step);
+  fputc('\n', out);
 }

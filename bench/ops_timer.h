@@ -6,6 +6,8 @@
 
 #include "device/device.h"
 
+#include <stdio.h>
+
 struct ops_timer;
 
 /* Puts itself before the device. Owned by the caller. */
@@ -22,8 +24,9 @@ struct ops_timer_sums {
 };
 struct ops_timer_sums ops_timer_get_sums(const struct ops_timer *timer);
 
-/* One line an op and pass on standard output: calls, time and share of a step of `step` seconds (means of `n_steps`), GFLOP/s of
- * those that multiply, bytes a second of the others against a triad of their size. `flops_rate`: the matrix library's. */
-void ops_timer_print(struct ops_timer *timer, int n_steps, double step, double flops_rate);
+/* One line an op and pass on `out`: calls, time and share of a step of `step` seconds (means of `n_steps`), GFLOP/s of
+ * those that multiply, bytes a second of the others against a triad of their size. `flops_rate`: the matrix library's, 0
+ * where it is not known. */
+void ops_timer_print(struct ops_timer *timer, FILE *out, int n_steps, double step, double flops_rate);
 
 #endif
