@@ -88,6 +88,45 @@ ends 0
 same_run mixed mixed1
 check [ "$(get_columns mixed 2)" != "$(get_columns plain 2)" ] || fail "the second file has no effect"
 
+# A step's rows without any label: four documents of one token, between others. The file is written by hand, as the builder
+# ends every document with a token of its own.
+name="a step without a label"
+little() { # BYTES NUMBER...
+  local bytes=$1 number i
+  for number in "${@:2}"; do
+    for ((i = 0; i < bytes; i++)); do printf '%b' "\\x$(printf %02x $((number >> 8 * i & 255)))"; done
+  done
+}
+lengths=(5 5 5 5 1 1 1 1 5 5 5 5) pointers=() at=0
+for length in "${lengths[@]}"; do
+  pointers+=("$at")
+  at=$((at + 2 * length))
+done
+little 2 $(seq 65 $((64 + at / 2))) > bare.bin
+{
+  printf 'MMIDIDX\0\0'
+  little 8 1
+  little 1 8
+  little 8 12 13
+  little 4 "${lengths[@]}"
+  little 8 "${pointers[@]}" $(seq 0 12)
+} > bare.idx
+bare=(-D data.train=bare -D data.batching=padded -D data.shuffle=false)
+train bare 2 "${bare[@]}" -D run.steps=3
+ends 0
+says_once "warning: step 2 has no label: it is skipped"
+check [ "$(get_columns bare 1,3 | tr '\n' ' ')" = "1,16 3,36 " ] || fail "steps and tokens are $(get_columns bare 1,3 | tr '\n' ' ')"
+says_not nan
+train bare2 2 "${bare[@]}" -D run.steps=2
+train bare2 1 "${bare[@]}" -D run.steps=3
+says "going on after step 2 from "
+same_run bare bare2
+# One micro-batch of two without a label adds nothing.
+train half 2 "${bare[@]}" -D data.global_batch=8 -D data.micro_batch=4 -D run.steps=1
+train half1 1 "${bare[@]}" -D data.global_batch=8 -D data.micro_batch=8 -D run.steps=1
+check awk -v a="$(get_columns half 2)" -v b="$(get_columns half1 2)" \
+  'BEGIN { exit !(a > 4 && (a - b) ^ 2 < (1e-6 * a) ^ 2) }' || fail "losses $(get_columns half 2), $(get_columns half1 2)"
+
 name="weights of a checkpoint to begin from"
 train first 1 -D run.steps=0 -D data.shuffle=false
 ends 0

@@ -55,7 +55,8 @@ check has_no_trace limited || fail "a trace that was not asked for"
 # Only the trace outgrows the limit; a rank alone has no shared memory that would.
 name="a limit on the size of files that the trace meets, continue"
 export UCX_TLS=self
-wide=(-D run.steps=100 -D data.global_batch=128 -D data.micro_batch=1 -D model.num_hidden_layers=1)
+wide=(-D run.steps=100 -D data.global_batch=128 -D data.micro_batch=1 -D model.num_hidden_layers=1
+  -D data.sequence_length=4)
 train first 1 "${wide[@]}" -D run.steps=1
 most=$(($(stat -c %s first/*.* first/checkpoints/* | sort -n | tail -n 1) / 1024 + 200))
 (ulimit -f $most && train traced 1 "${wide[@]}" -D run.on_save_error=continue; echo $code > code)
