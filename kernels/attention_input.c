@@ -75,6 +75,7 @@ static void meet_queries(const struct input *p, const struct key_block *k, const
   float d_q[BLOCK_QUERIES * width] __attribute__((aligned(64)));
   float scores[BLOCK_QUERIES * TILE_KEYS] __attribute__((aligned(64)));
   float d_scores[BLOCK_QUERIES * TILE_KEYS] __attribute__((aligned(64)));
+  for (int64_t i = 0; k->first && i < q->n; i++) vec_prefetch(q->d_q + i * p->ld, dim); /* for the end */
   tile_pack(q_tile, width, q->q, p->ld, q->n, dim, 1.0f);
   tile_pack(d_out, width, q->d_out, n_heads * dim, q->n, dim, 1.0f);
 

@@ -8,6 +8,9 @@
 
 enum { TILE_ROWS = 4, TILE_COLUMNS = 2 * VEC, TILE_KEYS = 64 };
 
+/* Tokens lie pages apart, so that rows to be packed are asked for this early. */
+enum { TILE_AHEAD = 8 };
+
 static inline int64_t tile_round(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 static inline int64_t tile_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t tile_max(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -78,20 +81,23 @@ static inline void tile_multiply(struct tile_product p) {
 static inline void tile_pack(float *tile, int64_t tile_width, const float *x, int64_t ld, int64_t n, int64_t width,
                              float scale) {
   int64_t rows = tile_round(n, TILE_ROWS);
-  for (int64_t i = 0; i < rows; i++)
+  for (int64_t i = 0; i < rows; i++) {
+    vec_prefetch(x + (i + TILE_AHEAD) * ld, width);
     for (int64_t j = 0; j < tile_width; j += VEC) {
       int64_t left = i < n && j < width ? width - j : 0;
       vec_store(tile + i * tile_width + j, vec_load_part(x + i * ld + j, left) * scale);
     }
+  }
 }
 
 /* The same transposed: column i of a tile [width][TILE_KEYS] is row i of x; columns from n on are cleared. */
 static inline void tile_pack_transposed(float *tile, const float *x, int64_t ld, int64_t n, int64_t width) {
-  for (int64_t j = 0; j < width; j++) {
-    float *line = tile + j * TILE_KEYS;
-    for (int64_t i = 0; i < n; i++) line[i] = x[i * ld + j];
-    for (int64_t i = n; i < TILE_KEYS; i++) line[i] = 0.0f;
+  for (int64_t i = 0; i < n; i++) {
+    vec_prefetch(x + (i + TILE_AHEAD) * ld, width);
+    for (int64_t j = 0; j < width; j++) tile[j * TILE_KEYS + i] = x[i * ld + j];
   }
+  if (n == TILE_KEYS) return;
+  for (int64_t j = 0; j < width; j++) memset(tile + j * TILE_KEYS + n, 0, (size_t)(TILE_KEYS - n) * sizeof *tile);
 }
 
 /* Zeros where the element is at or beyond n (elements left from here). */
