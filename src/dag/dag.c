@@ -26,6 +26,7 @@ void dag_destroy(struct dag **dag) {
   mem_free(d->edge_to);
   mem_free(d->in_offset);
   mem_free(d->match);
+  mem_free(d->sequence);
   mem_free(d->buffers);
   mem_free(d->buffer_offset);
   mem_free(d->device_static);

@@ -77,6 +77,9 @@ struct dag {
   int32_t *edge_from, *edge_to; /* sorted by `to` */
   int64_t *in_offset;           /* [n_nodes+1] into the edges */
   int32_t *match;               /* [n_nodes] the other end of a message, else -1 */
+  int32_t
+      *sequence; /* [n_nodes] a linear extension of edges and streams together: a receive directly after its send, the
+                        norms of all ranks side by side */
   int64_t n_buffers;
   struct dag_buffer *buffers; /* sorted by rank, then alloc */
   int64_t *buffer_offset;     /* [n_ranks+1] */

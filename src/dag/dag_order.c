@@ -40,11 +40,11 @@ static void place_leaders(const int32_t *order, int32_t n, const int64_t *start,
   mem_free(count);
 }
 
-/* Streams but compute, filled in the order of places. by_place[] is the leaders' inverse of place[]. */
+/* Streams but compute, and the sequence of all nodes, in the order of places. by_place[] is the leaders' inverse of place[]. */
 static void fill_streams(struct dag *dag, const struct dag_fused *fused, const int32_t *by_place) {
   int32_t *used = MEM_NEW(int32_t, dag->n_ranks * (int64_t)STREAM_COUNT);
   int32_t *next_norm = MEM_NEW(int32_t, dag->n_nodes); /* the N of all ranks as a list that starts at their leader */
-  int32_t norm = -1;
+  int32_t norm = -1, n_sequence = 0;
   for (int32_t v = dag->n_nodes - 1; v >= 0; v--)
     if (dag->nodes[v].kind == NODE_N) {
       next_norm[v] = norm;
@@ -54,6 +54,7 @@ static void fill_streams(struct dag *dag, const struct dag_fused *fused, const i
     int32_t v = by_place[k];
     while (v >= 0) {
       struct dag_node *n = &dag->nodes[v];
+      dag->sequence[n_sequence++] = v;
       int32_t list = n->rank * STREAM_COUNT + n->stream;
       if (n->stream != STREAM_COMPUTE) {
         n->position = used[list]++;
@@ -82,6 +83,7 @@ int dag_order_messages(struct dag *dag, int32_t *place) {
     for (int32_t v = 0; v < dag->n_nodes; v++)
       if (fused->leader[v] == v) order[place[v]] = v;
     for (int32_t v = 0; v < dag->n_nodes; v++) place[v] = place[fused->leader[v]];
+    dag->sequence = MEM_NEW(int32_t, dag->n_nodes);
     fill_streams(dag, fused, order);
     mem_free(start);
   }

@@ -1,0 +1,60 @@
+/* The simulator: the graph in virtual time. What the executor does with devices and messages, this does with the times that
+ * nodes are said to take; both follow the same edges and the same order of streams, so their node tables compare row by row.
+ *
+ * Rules. A node starts when its stream is free and the nodes before it have ended. A message occupies its send stream from its
+ * start to its end, latency and transfer; its receive begins when it is posted and ends with the send. Above eager_bytes a
+ * send waits until its receive is posted (rendezvous), below it leaves at once. The norms of all ranks end together.
+ * Iterations follow one another without a barrier but for what their nodes give.
+ */
+#ifndef PENSTOCK_SIM_SIM_H
+#define PENSTOCK_SIM_SIM_H
+
+#include "dag/dag.h"
+
+/* What nodes take. Borrowed. */
+struct sim_times {
+  const double *seconds; /* [n_nodes] of compute nodes, sends (latency + bytes / bandwidth) and norms; others 0 */
+  int64_t eager_bytes;   /* messages up to this size do not wait for their receiver */
+};
+
+/* Why a rank's compute stream is idle, seconds of one iteration. */
+struct sim_idle {
+  double fill;    /* before its first node */
+  double drain;   /* after its last */
+  double data;    /* between: what the next node needs was not made yet */
+  double message; /* between: it was under way */
+  double other;   /* between: a send, a copy, or memory had to come first */
+};
+
+struct sim_rank {
+  double busy; /* compute nodes */
+  struct sim_idle idle;
+  double first_start, last_end;
+};
+
+struct sim_stage {
+  double forward_bubble;  /* idle of its rank between the stage's first F and its first R, B or I */
+  double backward_bubble; /* and from there to its last */
+};
+
+struct sim_result {
+  int32_t n_iterations;
+  double makespan;          /* from 0 to the end of the last iteration */
+  double step;              /* makespan / iterations */
+  double *start, *end;      /* [n_nodes] of the first iteration */
+  int32_t *binder;          /* [n_nodes] the node whose end let this one start (edge or stream), -1: none */
+  struct sim_rank *ranks;   /* [n_ranks] of the first iteration; drain up to its end on all ranks */
+  struct sim_stage *stages; /* [n_stages] */
+  double message_seconds,
+      exposed_seconds; /* of all activations and gradients; exposed: compute idle directly before the
+                                              consumer, inside [start, end] of the message (systems that overlap hide it) */
+};
+
+/* Prepares a simulation of this graph: arrays that sim_run uses again and again without allocating. */
+struct sim;
+struct sim *sim_create(const struct dag *dag, int32_t n_stages);
+void sim_destroy(struct sim **sim);
+/* Runs it. The result's arrays belong to the simulation and hold until the next run. */
+const struct sim_result *sim_run(struct sim *sim, const struct sim_times *times, int32_t n_iterations);
+
+#endif

@@ -1,0 +1,84 @@
+#include "sim/sim_measure.h"
+
+#include <stddef.h>
+
+/* Where a rank stands while its compute nodes are gone through. */
+struct progress {
+  double at; /* end of the last node */
+  bool in_backward;
+};
+
+/* Splits the idle time before a compute node by what ended last before it. While its message was under way it is the
+ * message's; before that, the data was not made. */
+static void add_gap(const struct dag *dag, const struct sim_result *r, int32_t v, double from, struct sim_idle *idle) {
+  double gap = r->start[v] - from;
+  int32_t u = r->binder[v];
+  enum stream stream = u < 0 ? STREAM_COMPUTE : (enum stream)dag->nodes[u].stream;
+  if (stream == STREAM_RECEIVE) {
+    double sent = r->start[dag->match[u]], message = r->start[v] - (sent > from ? sent : from);
+    idle->message += message;
+    idle->data += gap - message;
+  } else if (stream == STREAM_COMPUTE) {
+    idle->data += gap;
+  } else {
+    idle->other += gap;
+  }
+}
+
+/* Idle directly before the consumer of a message, inside the message's own time. */
+static double get_exposed(const struct dag *dag, const struct sim_result *r, int32_t v, double from) {
+  double exposed = 0;
+  for (int64_t e = dag->in_offset[v]; e < dag->in_offset[v + 1]; e++) {
+    int32_t u = dag->edge_from[e];
+    if (dag->nodes[u].kind != NODE_RF && dag->nodes[u].kind != NODE_RB) continue;
+    double sent = r->start[dag->match[u]], begin = sent > from ? sent : from;
+    double end = r->end[u] < r->start[v] ? r->end[u] : r->start[v];
+    if (end - begin > exposed) exposed = end - begin;
+  }
+  return exposed;
+}
+
+static bool is_backward(uint8_t kind) { return kind == NODE_B || kind == NODE_I || kind == NODE_W; }
+
+static void measure_node(const struct dag *dag, int32_t v, struct progress *p, struct sim_result *r) {
+  const struct dag_node *n = &dag->nodes[v];
+  struct sim_rank *rank = &r->ranks[n->rank];
+  if (r->start[v] > p->at) {
+    add_gap(dag, r, v, p->at, &rank->idle);
+    r->exposed_seconds += get_exposed(dag, r, v, p->at);
+    struct sim_stage *stage = n->kind == NODE_U ? NULL : &r->stages[n->stage];
+    if (stage && p->in_backward)
+      stage->backward_bubble += r->start[v] - p->at;
+    else if (stage)
+      stage->forward_bubble += r->start[v] - p->at;
+  }
+  rank->busy += r->end[v] - r->start[v];
+  p->in_backward |= is_backward(n->kind);
+  p->at = r->end[v];
+}
+
+static void measure_rank(const struct dag *dag, int32_t rank, double step_end, struct sim_result *r) {
+  const int32_t *offset = &dag->stream_offset[rank * STREAM_COUNT + STREAM_COMPUTE];
+  struct sim_rank *out = &r->ranks[rank];
+  *out = (struct sim_rank){0};
+  if (offset[0] == offset[1]) {
+    out->idle.fill = step_end;
+    return;
+  }
+  out->first_start = out->idle.fill = r->start[dag->stream_nodes[offset[0]]];
+  struct progress p = {.at = out->first_start};
+  for (int32_t k = offset[0]; k < offset[1]; k++) measure_node(dag, dag->stream_nodes[k], &p, r);
+  out->last_end = p.at;
+  out->idle.drain = step_end - p.at;
+}
+
+void sim_measure(const struct dag *dag, int32_t n_stages, struct sim_result *r) {
+  double step_end = 0;
+  r->message_seconds = r->exposed_seconds = 0;
+  for (int32_t s = 0; s < n_stages; s++) r->stages[s] = (struct sim_stage){0};
+  for (int32_t v = 0; v < dag->n_nodes; v++) {
+    if (r->end[v] > step_end) step_end = r->end[v];
+    if (dag->nodes[v].kind == NODE_SF || dag->nodes[v].kind == NODE_SB) r->message_seconds += r->end[v] - r->start[v];
+  }
+  for (int32_t k = 0; k < dag->n_ranks; k++) measure_rank(dag, k, step_end, r);
+}
