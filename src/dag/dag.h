@@ -8,6 +8,7 @@
  * layer -> its U. Stored are
  *   data      F(s,i) -> SF -> RF -> F(s+1,i) and B or I(s+1,i) -> SB -> RB -> B or I(s,i); producer -> consumer where both
  *             stages share a rank; the last weight pass of embedding and head -> ST -> RT where they share none
+ *             (B or I: or the R before it, which waits for the gradient too unless plan->recompute_early)
  *   receiving compute node k-2 -> RF (RB) when node k consumes it: its buffer exists from the start of node k-1
  *   sending   SF (SB) -> a later compute node of the sender, where nothing else bounds the life of the sent buffer
  *   updates   RT and ST -> the U of their layer; with clip N -> each U of its rank
@@ -39,12 +40,14 @@ struct model;
 #define BUFFER_KINDS(X)                                                                                                \
   X(BUFFER_INPUT, "input")           /* hidden state that enters the stage (received or from a stage on this rank) */  \
   X(BUFFER_KEEP_INPUT, "keep_input") /* activations kept until the input pass */                                       \
-  X(BUFFER_KEEP_WEIGHT, "keep_weight") /* activations kept until the weight pass */                                    \
-  X(BUFFER_OUTPUT, "output")           /* hidden state to be sent */                                                   \
-  X(BUFFER_D_OUTPUT, "d_output")       /* gradient that enters the backward (received or from this rank) */            \
-  X(BUFFER_D_INPUT, "d_input")         /* gradient to be sent */                                                       \
-  X(BUFFER_GRAD_WEIGHT, "grad_weight") /* gradients kept from input pass to weight pass (split backward) */            \
-  X(BUFFER_WORK, "work")               /* workspace of one compute node */
+  X(BUFFER_KEEP_WEIGHT, "keep_weight")       /* activations kept until the weight pass */                              \
+  X(BUFFER_REBUILD_INPUT, "rebuild_input")   /* activations rebuilt by R until the input pass */                       \
+  X(BUFFER_REBUILD_WEIGHT, "rebuild_weight") /* activations rebuilt by R until the weight pass */                      \
+  X(BUFFER_OUTPUT, "output")                 /* hidden state to be sent */                                             \
+  X(BUFFER_D_OUTPUT, "d_output")             /* gradient that enters the backward (received or from this rank) */      \
+  X(BUFFER_D_INPUT, "d_input")               /* gradient to be sent */                                                 \
+  X(BUFFER_GRAD_WEIGHT, "grad_weight")       /* gradients kept from input pass to weight pass (split backward) */      \
+  X(BUFFER_WORK, "work")                     /* workspace of one compute node */
 
 #define X(id, ...) id,
 enum buffer_kind { BUFFER_KINDS(X) BUFFER_KIND_COUNT };

@@ -9,6 +9,7 @@ static void free_builder(struct dag_builder *b) {
   mem_free(b->shape_of);
   mem_free(b->shapes);
   mem_free(b->forward);
+  mem_free(b->rebuild);
   mem_free(b->input);
   mem_free(b->weight);
   mem_free(b->send_forward);

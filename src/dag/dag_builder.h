@@ -4,8 +4,9 @@
 
 #include "dag/dag.h"
 
-/* A rows x length that micro-batches have; many have the same. */
+/* A rows x length, and what is discarded, that micro-batches have; many have the same. */
 struct dag_shape {
+  int32_t micro; /* one of them */
   int32_t rows, length;
   int64_t boundary; /* bytes of a hidden state */
 };
@@ -22,6 +23,7 @@ struct dag_builder {
 
   /* Nodes of (stage, micro-batch), -1 where there is none; see dag_builder_at. */
   int32_t *forward;       /* F */
+  int32_t *rebuild;       /* R */
   int32_t *input;         /* B or I */
   int32_t *weight;        /* B or W */
   int32_t *send_forward;  /* SF of this stage's output */
@@ -36,6 +38,11 @@ struct dag_builder {
 
 static inline size_t dag_builder_at(const struct dag_builder *b, int32_t stage, int32_t micro) {
   return (size_t)stage * (size_t)b->plan->n_micro + (size_t)micro;
+}
+
+/* The node that the gradient of a stage's output is received for: B or I, or the R that is glued to it. */
+static inline int32_t dag_builder_get_gradient_user(const struct dag_builder *b, size_t at) {
+  return b->rebuild[at] >= 0 && !b->plan->recompute_early ? b->rebuild[at] : b->input[at];
 }
 
 /* dag_nodes.c: shapes, nodes, look-up tables and streams (send and receive in no particular order yet). STATUS_FAILED when

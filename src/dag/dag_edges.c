@@ -31,13 +31,19 @@ static void connect_stages(struct dag_builder *b) {
     for (int32_t i = 0; i < b->plan->n_micro; i++) {
       size_t lower = dag_builder_at(b, s, i), upper = dag_builder_at(b, s + 1, i);
       connect(b, b->forward[lower], b->forward[upper], b->send_forward[lower]);
-      if (!b->plan->forward_only) connect(b, b->input[upper], b->input[lower], b->send_backward[upper]);
+      if (!b->plan->forward_only)
+        connect(b, b->input[upper], dag_builder_get_gradient_user(b, lower), b->send_backward[upper]);
     }
 }
 
 /* The last weight pass of a stage. */
 static int32_t get_last_pass(const struct dag_builder *b, int32_t stage) {
-  return b->weight[dag_builder_at(b, stage, b->plan->n_micro - 1)];
+  int32_t last = b->weight[dag_builder_at(b, stage, b->plan->n_micro - 1)];
+  for (int32_t i = 0; i < b->plan->n_micro && b->plan->free_order; i++) {
+    int32_t v = b->weight[dag_builder_at(b, stage, i)]; /* compute nodes of a rank have ascending ids */
+    if (v > last) last = v;
+  }
+  return last;
 }
 
 static void connect_updates(struct dag_builder *b) {

@@ -54,11 +54,12 @@ static void add_buffer(struct table *t, enum buffer_kind kind, const struct unit
 static void add_received(struct table *t, int32_t v, int32_t alloc) {
   const struct dag_builder *b = t->b;
   const struct dag_node *n = &b->dag->nodes[v];
-  if (n->micro < 0 || n->kind == NODE_W) return;
+  if (n->micro < 0) return;
   struct unit u = get_unit(t, n->stage, n->micro);
+  bool takes_gradient = v == dag_builder_get_gradient_user(b, dag_builder_at(b, n->stage, n->micro));
   if (n->kind == NODE_F && n->stage > 0 && b->send_forward[dag_builder_at(b, n->stage - 1, n->micro)] >= 0)
     add_buffer(t, BUFFER_INPUT, &u, u.boundary, alloc, u.weight);
-  if (n->kind != NODE_F && n->stage + 1 < b->plan->n_stages &&
+  if (takes_gradient && n->stage + 1 < b->plan->n_stages &&
       b->send_backward[dag_builder_at(b, n->stage + 1, n->micro)] >= 0)
     add_buffer(t, BUFFER_D_OUTPUT, &u, u.boundary, alloc, u.weight);
 }
@@ -96,6 +97,11 @@ static void add_own(struct table *t, int32_t v) {
     add_output(t, &u, v);
     add_buffer(t, BUFFER_WORK, &u, u.regions->work_forward, v, v);
     break;
+  case NODE_R:
+    add_buffer(t, BUFFER_REBUILD_INPUT, &u, u.regions->rebuild_input, v, u.input);
+    add_buffer(t, BUFFER_REBUILD_WEIGHT, &u, u.regions->rebuild_weight, v, u.weight);
+    add_buffer(t, BUFFER_WORK, &u, u.regions->work_rebuild, v, v);
+    break;
   case NODE_B:
     add_d_input(t, &u, v);
     add_buffer(t, BUFFER_WORK, &u, u.regions->work_backward, v, v);
@@ -125,10 +131,17 @@ static void add_rank(struct table *t, int32_t rank) {
 static void measure_regions(struct table *t) {
   const struct dag_builder *b = t->b;
   t->regions = MEM_NEW(struct footprint_stage, (int64_t)b->plan->n_stages * b->n_shapes);
-  for (int32_t s = 0; s < b->plan->n_stages; s++)
-    for (int32_t k = 0; k < b->n_shapes; k++)
-      footprint_stage(b->model, b->plan->stages[s].first_layer, b->plan->stages[s].n_layers, b->shapes[k].rows,
-                      b->shapes[k].length, &t->regions[(size_t)s * (size_t)b->n_shapes + (size_t)k]);
+  uint32_t *discarded = MEM_NEW(uint32_t, b->plan->n_layers);
+  for (int32_t k = 0; k < b->n_shapes; k++) {
+    for (int32_t l = 0; l < b->plan->n_layers; l++)
+      discarded[l] = b->plan->forward_only ? 0 : plan_get_discarded(b->plan, l, b->shapes[k].micro);
+    for (int32_t s = 0; s < b->plan->n_stages; s++) {
+      const struct plan_stage *stage = &b->plan->stages[s];
+      footprint_stage(b->model, stage->first_layer, stage->n_layers, b->shapes[k].rows, b->shapes[k].length,
+                      discarded + stage->first_layer, &t->regions[(size_t)s * (size_t)b->n_shapes + (size_t)k]);
+    }
+  }
+  mem_free(discarded);
 }
 
 static void measure_static(const struct dag_builder *b) {

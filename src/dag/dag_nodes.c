@@ -7,14 +7,25 @@
 #include "model/footprint.h"
 
 struct shape_key {
-  int32_t rows, length, micro;
+  int32_t rows, length, discards, micro;
 };
 
 static int compare_keys(const void *left, const void *right) {
   const struct shape_key *a = left, *b = right;
   if (a->rows != b->rows) return a->rows < b->rows ? -1 : 1;
   if (a->length != b->length) return a->length < b->length ? -1 : 1;
+  if (a->discards != b->discards) return a->discards < b->discards ? -1 : 1;
   return 0;
+}
+
+/* Numbers the runs of micro-batches between which what is discarded changes. */
+static void number_discards(const struct plan *plan, struct shape_key *keys) {
+  for (int32_t k = 0; k < plan->n_recompute; k++) {
+    const struct plan_recompute *r = &plan->recompute[k];
+    keys[r->first_micro].discards = 1;
+    if (r->last_micro + 1 < plan->n_micro) keys[r->last_micro + 1].discards = 1;
+  }
+  for (int32_t i = 1; i < plan->n_micro; i++) keys[i].discards += keys[i - 1].discards;
 }
 
 static void find_shapes(struct dag_builder *b) {
@@ -22,12 +33,14 @@ static void find_shapes(struct dag_builder *b) {
   struct shape_key *keys = MEM_NEW(struct shape_key, m);
   b->shape_of = MEM_NEW(int32_t, m);
   b->shapes = MEM_NEW(struct dag_shape, m);
-  for (int32_t i = 0; i < m; i++) keys[i] = (struct shape_key){b->plan->micro[i].rows, b->plan->micro[i].length, i};
+  for (int32_t i = 0; i < m; i++)
+    keys[i] = (struct shape_key){.rows = b->plan->micro[i].rows, .length = b->plan->micro[i].length, .micro = i};
+  number_discards(b->plan, keys);
   qsort(keys, (size_t)m, sizeof *keys, compare_keys);
   for (int32_t i = 0; i < m; i++) {
     if (i == 0 || compare_keys(&keys[i - 1], &keys[i]))
-      b->shapes[b->n_shapes++] =
-          (struct dag_shape){keys[i].rows, keys[i].length, footprint_boundary(b->model, keys[i].rows, keys[i].length)};
+      b->shapes[b->n_shapes++] = (struct dag_shape){keys[i].micro, keys[i].rows, keys[i].length,
+                                                    footprint_boundary(b->model, keys[i].rows, keys[i].length)};
     b->shape_of[keys[i].micro] = b->n_shapes - 1;
   }
   mem_free(keys);
@@ -91,6 +104,7 @@ static int32_t *make_table(int64_t n) {
 static void make_tables(struct dag_builder *b) {
   int64_t n = (int64_t)b->plan->n_stages * b->plan->n_micro;
   b->forward = make_table(n);
+  b->rebuild = make_table(n);
   b->input = make_table(n);
   b->weight = make_table(n);
   b->send_forward = make_table(n);
@@ -123,6 +137,7 @@ static void add_actions(struct dag_builder *b, int32_t *next) {
       b->dag->nodes[v].micro = a->micro;
       size_t at = dag_builder_at(b, a->stage, a->micro);
       if (a->kind == NODE_F) b->forward[at] = v;
+      if (a->kind == NODE_R) b->rebuild[at] = v;
       if (a->kind == NODE_B || a->kind == NODE_I) b->input[at] = v;
       if (a->kind == NODE_B || a->kind == NODE_W) b->weight[at] = v;
     }

@@ -65,7 +65,7 @@ static const struct dag_node *get_consumer(const struct dag_builder *b, int32_t 
   const struct dag_node *n = &b->dag->nodes[send];
   bool forward = n->kind == NODE_SF;
   size_t at = dag_builder_at(b, forward ? n->stage + 1 : n->stage - 1, n->micro);
-  return &b->dag->nodes[forward ? b->forward[at] : b->input[at]];
+  return &b->dag->nodes[forward ? b->forward[at] : dag_builder_get_gradient_user(b, at)];
 }
 
 static int32_t get_list(const struct dag_builder *b, const struct lists *lists, int32_t send) {

@@ -114,6 +114,14 @@ static void note_node(const struct exec *x, int32_t id) {
   watchdog_note(x->step->comm, x->step->step, text);
 }
 
+/* What a micro-batch discards of the stage's layers; owned by the caller. */
+static uint32_t *list_discarded(const struct plan *plan, int32_t stage, int32_t micro) {
+  const struct plan_stage *s = &plan->stages[stage];
+  uint32_t *discarded = MEM_NEW(uint32_t, s->n_layers);
+  for (int32_t i = 0; i < s->n_layers; i++) discarded[i] = plan_get_discarded(plan, s->first_layer + i, micro);
+  return discarded;
+}
+
 static void compute_stage(struct exec *x, const struct dag_node *node) {
   const struct exec_step *step = x->step;
   struct op_batch batch = step->micro[node->micro];
@@ -121,14 +129,18 @@ static void compute_stage(struct exec *x, const struct dag_node *node) {
   batch.loss_scale = step->loss_scale;
   batch.with_grad = !step->plan->forward_only;
   batch.loss_sum = &loss_sum;
+  const struct plan_stage *stage = &step->plan->stages[node->stage];
+  uint32_t *discarded = step->plan->n_recompute ? list_discarded(step->plan, node->stage, node->micro) : NULL;
   struct stage_run run = {.state = step->state,
-                          .first_layer = step->plan->stages[node->stage].first_layer,
-                          .n_layers = step->plan->stages[node->stage].n_layers,
+                          .first_layer = stage->first_layer,
+                          .n_layers = stage->n_layers,
+                          .discarded = discarded,
                           .batch = &batch,
                           .between = poll_network,
                           .context = x};
   exec_find_buffers(x, node->stage, node->micro, run.buffers);
   stage_pass_run((enum node_kind)node->kind, &run);
+  mem_free(discarded);
   if (node->kind == NODE_F) x->result->loss_sum += loss_sum;
 }
 

@@ -7,28 +7,38 @@
 /* Where a layer's regions begin inside the stage's buffers, bytes. */
 struct layer_place {
   struct footprint footprint;
-  int64_t keep_input, keep_weight, grad_weight;
+  int64_t keep_input, keep_weight, rebuild_input, rebuild_weight, grad_weight;
 };
 
 struct walk {
   const struct stage_run *run;
   struct layer_place *places; /* [n_layers] */
   int64_t boundary;           /* bytes of a hidden state */
-  bool full;                  /* a full backward: gradients live in the workspace */
+  enum node_kind kind;
+  bool full; /* a full backward: gradients live in the workspace */
 };
+
+static uint32_t get_discarded(const struct walk *walk, int32_t i) {
+  return walk->run->discarded ? walk->run->discarded[i] : 0;
+}
 
 static void place_layers(struct walk *walk) {
   const struct stage_run *run = walk->run;
   const struct model *model = run->state->model;
-  int64_t keep_input = 0, keep_weight = 0, grad_weight = 0;
+  int64_t keep_input = 0, keep_weight = 0, rebuild_input = 0, rebuild_weight = 0, grad_weight = 0;
   for (int32_t i = 0; i < run->n_layers; i++) {
     struct layer_place *p = &walk->places[i];
-    footprint_layer(model, &model->layers[run->first_layer + i], run->batch->rows, run->batch->length, &p->footprint);
+    footprint_layer(model, &model->layers[run->first_layer + i], run->batch->rows, run->batch->length,
+                    get_discarded(walk, i), &p->footprint);
     p->keep_input = keep_input;
     p->keep_weight = keep_weight;
+    p->rebuild_input = rebuild_input;
+    p->rebuild_weight = rebuild_weight;
     p->grad_weight = grad_weight;
     keep_input += p->footprint.bytes[REGION_KEEP_INPUT];
     keep_weight += p->footprint.bytes[REGION_KEEP_WEIGHT] + walk->boundary;
+    rebuild_input += p->footprint.bytes[REGION_REBUILD_INPUT];
+    rebuild_weight += p->footprint.bytes[REGION_REBUILD_WEIGHT];
     grad_weight += p->footprint.bytes[REGION_GRAD_WEIGHT] + walk->boundary;
   }
 }
@@ -69,6 +79,8 @@ static char *find_region(const struct walk *walk, int32_t i, enum region region)
   switch (region) {
   case REGION_KEEP_INPUT: return advance(buffers[BUFFER_KEEP_INPUT], p->keep_input);
   case REGION_KEEP_WEIGHT: return advance(buffers[BUFFER_KEEP_WEIGHT], p->keep_weight);
+  case REGION_REBUILD_INPUT: return advance(buffers[BUFFER_REBUILD_INPUT], p->rebuild_input);
+  case REGION_REBUILD_WEIGHT: return advance(buffers[BUFFER_REBUILD_WEIGHT], p->rebuild_weight);
   case REGION_GRAD_WEIGHT:
     return walk->full ? advance(work, get_turning_bytes(walk)) : advance(buffers[BUFFER_GRAD_WEIGHT], p->grad_weight);
   case REGION_FORWARD: return work;
@@ -94,6 +106,7 @@ struct frame {
 };
 
 static void fill_frame(const struct walk *walk, int32_t i, enum pass pass, struct frame *frame) {
+  bool makes = walk->kind == NODE_F; /* R and the backward see what is kept or rebuilt */
   const struct stage_run *run = walk->run;
   const struct layer *layer = &run->state->model->layers[run->first_layer + i];
   const struct footprint *f = &walk->places[i].footprint;
@@ -101,10 +114,12 @@ static void fill_frame(const struct walk *walk, int32_t i, enum pass pass, struc
     enum act_life life = layer->acts[a].life;
     bool outer = life == ACT_INPUT || life == ACT_OUTPUT;
     int32_t hidden = life == ACT_INPUT ? i - 1 : i;
-    frame->act[a] = outer ? (float *)(void *)find_hidden(walk, hidden) : find_array(walk, i, f->act[a]);
+    frame->act[a] =
+        outer ? (float *)(void *)find_hidden(walk, hidden) : find_array(walk, i, makes ? f->made[a] : f->act[a]);
     frame->grad[a] = outer ? (float *)(void *)find_hidden_grad(walk, hidden) : find_array(walk, i, f->grad[a]);
   }
-  frame->scratch = find_array(walk, i, f->scratch[pass]);
+  frame->scratch =
+      walk->kind == NODE_R ? (float *)(void *)run->buffers[BUFFER_WORK] : find_array(walk, i, f->scratch[pass]);
   rank_state_get_tensors(run->state, run->first_layer + i, frame->weight, frame->weight_grad);
 }
 
@@ -123,7 +138,9 @@ static void run_layer(const struct walk *walk, int32_t i, enum pass pass) {
                          .weight_grad = frame.weight_grad,
                          .scratch = frame.scratch};
   for (int o = 0; o < layer->n_ops; o++) {
-    call.op = &layer->ops[pass == PASS_INPUT ? layer->n_ops - 1 - o : o];
+    int index = pass == PASS_INPUT ? layer->n_ops - 1 - o : o;
+    if (walk->kind == NODE_R && !footprint_is_rebuilt(layer, index, get_discarded(walk, i))) continue;
+    call.op = &layer->ops[index];
     device->ops->run(device, pass, &call);
     if (run->between) run->between(run->context);
   }
@@ -131,13 +148,14 @@ static void run_layer(const struct walk *walk, int32_t i, enum pass pass) {
 
 void stage_pass_run(enum node_kind kind, const struct stage_run *run) {
   if (run->n_layers == 0) return;
-  struct walk walk = {.run = run, .full = kind == NODE_B};
+  struct walk walk = {.run = run, .kind = kind, .full = kind == NODE_B};
   walk.places = MEM_NEW(struct layer_place, run->n_layers);
   walk.boundary = footprint_boundary(run->state->model, run->batch->rows, run->batch->length);
   place_layers(&walk);
   int32_t last = run->n_layers - 1;
   switch (kind) {
   case NODE_F:
+  case NODE_R: /* the same walk, over what was discarded */
     for (int32_t i = 0; i <= last; i++) run_layer(&walk, i, PASS_FORWARD);
     break;
   case NODE_B: /* its input pass and its weight pass, layer by layer */

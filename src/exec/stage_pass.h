@@ -9,6 +9,7 @@ struct stage_run {
   const struct rank_state *state;
   int32_t first_layer, n_layers;
   const struct op_batch *batch;
+  const uint32_t *discarded; /* [n_layers] ops whose outputs the forward discards, a bit an op; NULL: none */
   /* The buffers of this stage and micro-batch by kind, as the graph's buffer table defines them; NULL where there is none
    * (first stage: no input, last stage: no output). */
   char *buffers[BUFFER_KIND_COUNT];
@@ -17,7 +18,7 @@ struct stage_run {
   void *context;
 };
 
-/* Runs node kind F, B, I or W. */
+/* Runs node kind F, R, B, I or W. */
 void stage_pass_run(enum node_kind kind, const struct stage_run *run);
 
 #endif

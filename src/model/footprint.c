@@ -6,10 +6,10 @@ int64_t footprint_round(int64_t bytes) { return (bytes + FOOTPRINT_ALIGN - 1) / 
 
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static enum region region_of_act(enum act_life life) {
+static enum region region_of_act(enum act_life life, bool discarded) {
   switch (life) {
-  case ACT_KEEP_INPUT: return REGION_KEEP_INPUT;
-  case ACT_KEEP_WEIGHT: return REGION_KEEP_WEIGHT;
+  case ACT_KEEP_INPUT: return discarded ? REGION_REBUILD_INPUT : REGION_KEEP_INPUT;
+  case ACT_KEEP_WEIGHT: return discarded ? REGION_REBUILD_WEIGHT : REGION_KEEP_WEIGHT;
   case ACT_TEMPORARY: return REGION_FORWARD;
   case ACT_INPUT:
   case ACT_OUTPUT: break;
@@ -43,20 +43,43 @@ static void get_scratch(const struct model *model, const struct op *op, int64_t 
   scratch[2] = 0;
 }
 
+static bool is_kept(const struct layer *layer, int act) {
+  return act >= 0 && (layer->acts[act].life == ACT_KEEP_INPUT || layer->acts[act].life == ACT_KEEP_WEIGHT);
+}
+
+static bool writes(const struct op *op, int act) { return op->out == act || op->stats == act; }
+
+/* An activation is discarded when one of the ops that write it is. */
+static bool is_discarded(const struct layer *layer, int act, uint32_t discarded) {
+  for (int o = 0; o < layer->n_ops; o++)
+    if ((discarded >> o & 1) && writes(&layer->ops[o], act)) return is_kept(layer, act);
+  return false;
+}
+
+bool footprint_is_rebuilt(const struct layer *layer, int op, uint32_t discarded) {
+  const struct op *o = &layer->ops[op];
+  return (o->out >= 0 && is_discarded(layer, o->out, discarded)) ||
+         (o->stats >= 0 && is_discarded(layer, o->stats, discarded));
+}
+
 void footprint_layer(const struct model *model, const struct layer *layer, int64_t rows, int64_t length,
-                     struct footprint *out) {
-  int64_t tokens = rows * length, scratch[3] = {0};
+                     uint32_t discarded, struct footprint *out) {
+  int64_t tokens = rows * length, scratch[3] = {0}, rebuild = 0;
   *out = (struct footprint){0};
   for (int a = 0; a < layer->n_acts; a++) {
     int64_t bytes = layer->acts[a].width * tokens * (int64_t)sizeof(float);
-    out->act[a] = place_array(out, region_of_act(layer->acts[a].life), bytes);
+    bool lost = is_discarded(layer, a, discarded);
+    out->act[a] = place_array(out, region_of_act(layer->acts[a].life, lost), bytes);
+    out->made[a] = lost ? place_array(out, REGION_FORWARD, bytes) : out->act[a];
     out->grad[a] = place_array(out, region_of_grad(layer->acts[a].grad), bytes);
   }
   for (int o = 0; o < layer->n_ops; o++) {
     int64_t need[3];
     get_scratch(model, &layer->ops[o], tokens, need);
     for (int pass = 0; pass < 3; pass++) scratch[pass] = max64(scratch[pass], need[pass]);
+    if (footprint_is_rebuilt(layer, o, discarded)) rebuild = max64(rebuild, need[0]);
   }
+  out->scratch_rebuild_bytes = footprint_round(rebuild * (int64_t)sizeof(float));
   for (int pass = 0; pass < 3; pass++)
     if (scratch[pass])
       out->scratch[pass] =
@@ -68,16 +91,19 @@ int64_t footprint_boundary(const struct model *model, int64_t rows, int64_t leng
 }
 
 void footprint_stage(const struct model *model, int32_t first, int32_t n, int64_t rows, int64_t length,
-                     struct footprint_stage *out) {
+                     const uint32_t *discarded, struct footprint_stage *out) {
   int64_t boundary = footprint_boundary(model, rows, length), backward = 0;
   *out = (struct footprint_stage){0};
   for (int32_t l = first; l < first + n; l++) {
     struct footprint f;
-    footprint_layer(model, &model->layers[l], rows, length, &f);
+    footprint_layer(model, &model->layers[l], rows, length, discarded ? discarded[l - first] : 0, &f);
     out->keep_input += f.bytes[REGION_KEEP_INPUT];
     out->keep_weight += f.bytes[REGION_KEEP_WEIGHT];
+    out->rebuild_input += f.bytes[REGION_REBUILD_INPUT];
+    out->rebuild_weight += f.bytes[REGION_REBUILD_WEIGHT];
     out->grad_weight += f.bytes[REGION_GRAD_WEIGHT];
     out->work_forward = max64(out->work_forward, f.bytes[REGION_FORWARD]);
+    out->work_rebuild = max64(out->work_rebuild, f.scratch_rebuild_bytes);
     out->work_input = max64(out->work_input, f.bytes[REGION_INPUT]);
     out->work_weight = max64(out->work_weight, f.bytes[REGION_WEIGHT]);
     backward = max64(backward, f.bytes[REGION_GRAD_WEIGHT] + max64(f.bytes[REGION_INPUT], f.bytes[REGION_WEIGHT]));

@@ -11,13 +11,15 @@ enum { FOOTPRINT_ALIGN = 64 };
 
 /* Regions that a layer's arrays fall into. */
 enum region {
-  REGION_NONE,        /* lies elsewhere (boundary) or does not exist */
-  REGION_KEEP_INPUT,  /* forward to input pass */
-  REGION_KEEP_WEIGHT, /* forward to weight pass */
-  REGION_GRAD_WEIGHT, /* input pass to weight pass */
-  REGION_FORWARD,     /* workspace of the forward */
-  REGION_INPUT,       /* workspace of the input pass */
-  REGION_WEIGHT,      /* workspace of the weight pass */
+  REGION_NONE,           /* lies elsewhere (boundary) or does not exist */
+  REGION_KEEP_INPUT,     /* forward to input pass */
+  REGION_KEEP_WEIGHT,    /* forward to weight pass */
+  REGION_REBUILD_INPUT,  /* recomputation to input pass */
+  REGION_REBUILD_WEIGHT, /* recomputation to weight pass */
+  REGION_GRAD_WEIGHT,    /* input pass to weight pass */
+  REGION_FORWARD,        /* workspace of the forward */
+  REGION_INPUT,          /* workspace of the input pass */
+  REGION_WEIGHT,         /* workspace of the weight pass */
   REGION_COUNT
 };
 
@@ -27,30 +29,39 @@ struct place {
 };
 
 struct footprint {
-  int64_t bytes[REGION_COUNT];       /* of each region for this layer */
-  struct place act[LAYER_MAX_ACTS];  /* activations */
+  int64_t bytes[REGION_COUNT];      /* of each region for this layer */
+  struct place act[LAYER_MAX_ACTS]; /* activations, from the backward's side: kept, or rebuilt */
+  struct place
+      made[LAYER_MAX_ACTS]; /* activations, where the forward makes them: the same, or workspace when discarded */
   struct place grad[LAYER_MAX_ACTS]; /* their gradients */
   struct place scratch[3];           /* kernel scratch of the passes: forward, input, weight (one for all ops) */
+  int64_t scratch_rebuild_bytes;     /* all the workspace that a recomputation needs */
 };
 
 /* n rounded up to FOOTPRINT_ALIGN. */
 int64_t footprint_round(int64_t bytes);
-/* Lays out one layer for a micro-batch of rows x length tokens. */
+/* Lays out one layer for a micro-batch of rows x length tokens. `discarded` has a bit for each op whose outputs the forward
+ * does not keep. */
 void footprint_layer(const struct model *model, const struct layer *layer, int64_t rows, int64_t length,
-                     struct footprint *out);
+                     uint32_t discarded, struct footprint *out);
+/* True when R runs the op again: one of the arrays that it writes is kept for the backward and was discarded. An array that
+ * several ops write (in place) is discarded when any of them is named. */
+bool footprint_is_rebuilt(const struct layer *layer, int op, uint32_t discarded);
 /* Bytes of a boundary tensor (hidden state or its gradient) between two layers. */
 int64_t footprint_boundary(const struct model *model, int64_t rows, int64_t length);
 
 /* Of consecutive layers first .. first+n-1 that one stage holds, for one micro-batch. */
 struct footprint_stage {
   int64_t keep_input, keep_weight; /* sums over layers; keep_weight includes the hidden states between the layers */
-  int64_t grad_weight;             /* sums over layers; includes the gradients of hidden states between the layers */
-  int64_t work_forward, work_input, work_weight; /* largest over layers */
+  int64_t rebuild_input, rebuild_weight; /* sums over layers */
+  int64_t grad_weight; /* sums over layers; includes the gradients of hidden states between the layers */
+  int64_t work_forward, work_rebuild, work_input, work_weight; /* largest over layers */
   int64_t work_backward; /* of a full backward (input pass then weight pass, layer by layer): the largest layer's
                             grad_weight + input or weight workspace, + up to two hidden-state gradients */
 };
+/* discarded[n]: of each of the stage's layers; NULL: nothing. */
 void footprint_stage(const struct model *model, int32_t first, int32_t n, int64_t rows, int64_t length,
-                     struct footprint_stage *out);
+                     const uint32_t *discarded, struct footprint_stage *out);
 
 /* Static bytes of a rank that holds the layers for which holds[layer] is true: parameters, gradients and two moments of each
  * layer, fp32, each array rounded to 64 bytes. Of a tied table: the rank of the embedding holds one array more (the head's

@@ -52,6 +52,31 @@ static void copy_array(void *to, const void *from, size_t size, int64_t count) {
   if (count > 0) memcpy(to, from, size * (size_t)count);
 }
 
+void plan_reserve_recompute(struct plan *plan, int32_t n) {
+  mem_free(plan->recompute);
+  plan->n_recompute = n;
+  plan->recompute = MEM_NEW(struct plan_recompute, n);
+}
+
+uint32_t plan_get_discarded(const struct plan *plan, int32_t layer, int32_t micro) {
+  for (int32_t k = 0; k < plan->n_recompute; k++) {
+    const struct plan_recompute *r = &plan->recompute[k];
+    if (r->layer == layer && r->first_micro <= micro && micro <= r->last_micro) return r->ops;
+  }
+  return 0;
+}
+
+bool plan_recomputes(const struct plan *plan, int32_t stage, int32_t micro) {
+  const struct plan_stage *s = &plan->stages[stage];
+  for (int32_t k = 0; k < plan->n_recompute; k++) {
+    const struct plan_recompute *r = &plan->recompute[k];
+    if (r->layer >= s->first_layer && r->layer < s->first_layer + s->n_layers && r->first_micro <= micro &&
+        micro <= r->last_micro && r->ops)
+      return true;
+  }
+  return false;
+}
+
 struct plan *plan_dup(const struct plan *plan) {
   int64_t n_actions = plan->order_offset[plan->n_ranks];
   int32_t n_replicas = plan->replica_offset[plan->n_stages];
@@ -59,6 +84,10 @@ struct plan *plan_dup(const struct plan *plan) {
   memcpy(copy->planner, plan->planner, sizeof copy->planner);
   copy->forward_only = plan->forward_only;
   copy->clip = plan->clip;
+  copy->free_order = plan->free_order;
+  copy->recompute_early = plan->recompute_early;
+  plan_reserve_recompute(copy, plan->n_recompute);
+  copy_array(copy->recompute, plan->recompute, sizeof *plan->recompute, plan->n_recompute);
   copy->hash = plan->hash;
   copy->replica_rank = mem_resize(copy->replica_rank, sizeof(int32_t) * (size_t)n_replicas);
   copy_array(copy->stages, plan->stages, sizeof *plan->stages, plan->n_stages);
@@ -84,6 +113,7 @@ void plan_destroy(struct plan **plan) {
   mem_free(p->stages);
   mem_free(p->replica_offset);
   mem_free(p->replica_rank);
+  mem_free(p->recompute);
   mem_free(p->micro);
   mem_free(p->order_offset);
   mem_free(p->order);

@@ -14,6 +14,7 @@ struct model;
  * systems are added here. */
 #define NODE_KINDS(X)                                                                                                  \
   X(NODE_F, "F", STREAM_COMPUTE)   /* forward */                                                                       \
+  X(NODE_R, "R", STREAM_COMPUTE)   /* recompute what the forward discarded */                                          \
   X(NODE_B, "B", STREAM_COMPUTE)   /* full backward: input pass, then weight pass */                                   \
   X(NODE_I, "I", STREAM_COMPUTE)   /* input gradient only */                                                           \
   X(NODE_W, "W", STREAM_COMPUTE)   /* weight gradient only */                                                          \
@@ -52,8 +53,14 @@ struct plan_micro {
   int64_t labels;
 };
 
+/* What the forward discards of a layer's op outputs, for a range of micro-batches, and R rebuilds. */
+struct plan_recompute {
+  int32_t layer, first_micro, last_micro;
+  uint32_t ops; /* bit o: op o of the layer's table */
+};
+
 struct plan_action {
-  uint8_t kind; /* F, B, I, W */
+  uint8_t kind; /* F, R, B, I, W */
   int32_t stage, micro;
 };
 
@@ -62,14 +69,18 @@ struct plan {
   int32_t n_layers, n_stages, n_ranks, n_micro;
   bool forward_only;         /* a plan for evaluation */
   bool clip;                 /* the norm stands before every update */
+  bool free_order;           /* a stage's micro-batches need not ascend: its sums round differently than other plans' */
   struct plan_stage *stages; /* [n_stages] */
   int32_t *replica_offset;   /* [n_stages+1] into replica_rank: the ranks that hold a stage (one each for now) */
   int32_t *replica_rank;
   struct plan_micro *micro; /* [n_micro] */
   int64_t *order_offset;    /* [n_ranks+1] into order: each rank's compute nodes in order */
   struct plan_action *order;
-  int64_t *device_limit; /* [n_ranks] bytes, INT64_MAX: none */
-  uint64_t hash;         /* of all the above, set by plan_freeze */
+  int32_t n_recompute;
+  struct plan_recompute *recompute; /* [n_recompute] each layer and micro-batch in one row at most */
+  bool recompute_early;             /* R may start before its gradient arrives, else it waits for it */
+  int64_t *device_limit;            /* [n_ranks] bytes, INT64_MAX: none */
+  uint64_t hash;                    /* of all the above, set by plan_freeze */
 };
 
 /* An empty plan with arrays of these sizes: one replica a stage, no limits, n_actions in the last rank's order until the
@@ -81,6 +92,12 @@ void plan_destroy(struct plan **plan);
 void plan_freeze(struct plan *plan);
 /* The rank that holds a stage (its first replica). */
 int32_t plan_get_rank(const struct plan *plan, int32_t stage);
+/* Ops of a layer whose outputs a micro-batch's forward discards, a bit an op; 0: none. */
+uint32_t plan_get_discarded(const struct plan *plan, int32_t layer, int32_t micro);
+/* True when some layer of the stage discards something: then the micro-batch has an R there. */
+bool plan_recomputes(const struct plan *plan, int32_t stage, int32_t micro);
+/* Room for n rows of recomputation, cleared. */
+void plan_reserve_recompute(struct plan *plan, int32_t n);
 /* The stage that holds a layer. */
 int32_t plan_get_stage(const struct plan *plan, int32_t layer);
 /* A plan of the same shape for other micro-batches of the same count (a step's real lengths), frozen if `plan` is. */
@@ -93,7 +110,7 @@ int plan_unpack(const void *data, size_t bytes, struct plan **plan);
 
 /* The rules that hold for every plan by itself: stages contiguous and complete, ranks in range, each F and B (or I and W)
  * of every stage and micro-batch exactly once on a rank that holds the stage (forwards only when forward_only), F, I and
- * W of a stage each in ascending micro-batch order, F before B. STATUS_FAILED with what is wrong. */
+ * W of a stage each in ascending micro-batch order (unless free_order), F before B. STATUS_FAILED with what is wrong. */
 int plan_check(const struct plan *plan);
 
 #endif

@@ -66,11 +66,30 @@ static int check_limits(const struct plan *plan) {
   return STATUS_OK;
 }
 
+static int check_recompute(const struct plan *plan) {
+  for (int32_t k = 0; k < plan->n_recompute; k++) {
+    const struct plan_recompute *r = &plan->recompute[k];
+    if (r->layer < 0 || r->layer >= plan->n_layers || r->first_micro < 0 || r->last_micro >= plan->n_micro ||
+        r->first_micro > r->last_micro || r->ops == 0)
+      return error_raise(STATUS_FAILED, "plan: row %d of recomputation: layer %d, micro-batches %d to %d, ops %x",
+                         (int)k, (int)r->layer, (int)r->first_micro, (int)r->last_micro, (unsigned)r->ops);
+    for (int32_t j = 0; j < k; j++)
+      if (plan->recompute[j].layer == r->layer && plan->recompute[j].first_micro <= r->last_micro &&
+          r->first_micro <= plan->recompute[j].last_micro)
+        return error_raise(STATUS_FAILED, "plan: rows %d and %d of recomputation are for the same layer %d", (int)j,
+                           (int)k, (int)r->layer);
+  }
+  return STATUS_OK;
+}
+
 /* How far a stage has got: the next micro-batch of its forwards, input passes and weight passes. As each goes in
  * ascending order and has every micro-batch once, one number says it all. */
 struct progress {
-  int32_t forward, input, weight;
+  int32_t forward, rebuilt, input, weight;
+  uint8_t *done; /* [n_micro] of free orders, else NULL: the passes of each micro-batch so far, a bit each */
 };
+
+enum { DID_FORWARD = 1, DID_REBUILD = 2, DID_INPUT = 4, DID_WEIGHT = 8 };
 
 static int refuse_action(const struct plan_action *a, int32_t rank, int64_t place, const char *reason) {
   const char *name = a->kind <= NODE_W ? node_kind_get_name(a->kind) : "?";
@@ -78,15 +97,49 @@ static int refuse_action(const struct plan_action *a, int32_t rank, int64_t plac
                      (int)a->stage, name, (int)a->micro, reason);
 }
 
+/* The first micro-batch from `micro` on that recomputes on the stage. */
+static int32_t find_recomputed(const struct plan *plan, int32_t stage, int32_t micro) {
+  while (micro < plan->n_micro && !plan_recomputes(plan, stage, micro)) micro++;
+  return micro;
+}
+
+/* The same without the order of micro-batches: each pass once, after what it needs. */
+static const char *advance_freely(const struct plan *plan, const struct plan_action *a, struct progress *at) {
+  static const uint8_t does[] = {[NODE_F] = DID_FORWARD,
+                                 [NODE_R] = DID_REBUILD,
+                                 [NODE_B] = DID_INPUT | DID_WEIGHT,
+                                 [NODE_I] = DID_INPUT,
+                                 [NODE_W] = DID_WEIGHT};
+  uint8_t *done = &at->done[a->micro], needs = 0;
+  bool rebuilds = a->kind != NODE_F && plan_recomputes(plan, a->stage, a->micro);
+  if (a->kind == NODE_R && !rebuilds) return "a recomputation where nothing was discarded";
+  if (a->kind != NODE_F) needs |= DID_FORWARD;
+  if (rebuilds && a->kind != NODE_R) needs |= DID_REBUILD;
+  if (a->kind == NODE_W) needs |= DID_INPUT;
+  if (*done & does[a->kind]) return "each pass must come once";
+  if ((*done & needs) != needs) return "a pass before one that it needs";
+  *done |= does[a->kind];
+  at->forward += a->kind == NODE_F;
+  at->input += (does[a->kind] & DID_INPUT) != 0;
+  at->weight += (does[a->kind] & DID_WEIGHT) != 0;
+  return NULL;
+}
+
 /* NULL, or why the action may not come now. */
-static const char *advance(const struct plan_action *a, struct progress *at) {
+static const char *advance(const struct plan *plan, const struct plan_action *a, struct progress *at) {
   bool input = a->kind == NODE_B || a->kind == NODE_I, weight = a->kind == NODE_B || a->kind == NODE_W;
   if (a->kind == NODE_F && a->micro != at->forward) return "forwards must go in ascending order, each once";
+  if (a->kind == NODE_R && a->micro != find_recomputed(plan, a->stage, at->rebuilt))
+    return "recomputations must go in ascending order, each once, where something was discarded";
+  if (a->kind == NODE_R && a->micro >= at->forward) return "a recomputation before its forward";
+  if (input && a->micro >= at->rebuilt && plan_recomputes(plan, a->stage, a->micro))
+    return "a backward before its recomputation";
   if (input && a->micro != at->input) return "backwards must go in ascending order, each once";
   if (input && a->micro >= at->forward) return "a backward before its forward";
   if (weight && a->micro != at->weight) return "weight passes must go in ascending order, each once";
   if (a->kind == NODE_W && a->micro >= at->input) return "a weight pass before its input pass";
   at->forward += a->kind == NODE_F;
+  if (a->kind == NODE_R) at->rebuilt = a->micro + 1;
   at->input += input;
   at->weight += weight;
   return NULL;
@@ -94,13 +147,14 @@ static const char *advance(const struct plan_action *a, struct progress *at) {
 
 static int check_action(const struct plan *plan, int32_t rank, int64_t place, struct progress *stages) {
   const struct plan_action *a = &plan->order[plan->order_offset[rank] + place];
-  if (a->kind > NODE_W) return refuse_action(a, rank, place, "its kind must be F, B, I or W");
+  if (a->kind > NODE_W) return refuse_action(a, rank, place, "its kind must be F, R, B, I or W");
   if (a->stage < 0 || a->stage >= plan->n_stages) return refuse_action(a, rank, place, "there is no such stage");
   if (a->micro < 0 || a->micro >= plan->n_micro) return refuse_action(a, rank, place, "there is no such micro-batch");
   if (plan_get_rank(plan, a->stage) != rank) return refuse_action(a, rank, place, "the rank does not hold the stage");
   if (plan->forward_only && a->kind != NODE_F)
     return refuse_action(a, rank, place, "a plan for evaluation has forwards only");
-  const char *reason = advance(a, &stages[a->stage]);
+  struct progress *at = &stages[a->stage];
+  const char *reason = at->done ? advance_freely(plan, a, at) : advance(plan, a, at);
   return reason ? refuse_action(a, rank, place, reason) : STATUS_OK;
 }
 
@@ -118,6 +172,8 @@ static int check_complete(const struct plan *plan, const struct progress *stages
 
 static int check_orders(const struct plan *plan) {
   struct progress *stages = MEM_NEW(struct progress, plan->n_stages);
+  uint8_t *done = plan->free_order ? MEM_NEW(uint8_t, (int64_t)plan->n_stages * plan->n_micro) : NULL;
+  for (int32_t s = 0; s < plan->n_stages && done; s++) stages[s].done = done + (int64_t)s * plan->n_micro;
   int status = STATUS_OK;
   if (plan->order_offset[0] != 0) status = error_raise(STATUS_FAILED, "plan: orders do not start at 0");
   for (int32_t r = 0; r < plan->n_ranks && !status; r++) {
@@ -126,13 +182,14 @@ static int check_orders(const struct plan *plan) {
     for (int64_t k = 0; k < n && !status; k++) status = check_action(plan, r, k, stages);
   }
   if (!status) status = check_complete(plan, stages);
+  mem_free(done);
   mem_free(stages);
   return status;
 }
 
 int plan_check(const struct plan *plan) {
-  static int (*const rules[])(const struct plan *) = {check_sizes, check_stages, check_replicas,
-                                                      check_micro, check_limits, check_orders};
+  static int (*const rules[])(const struct plan *) = {check_sizes,  check_stages,    check_replicas, check_micro,
+                                                      check_limits, check_recompute, check_orders};
   for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
     int status = rules[i](plan);
     if (status) return status;

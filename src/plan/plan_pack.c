@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "plan/plan.h"
 
-enum { PACK_VERSION = 1 };
+enum { PACK_VERSION = 2 };
 static const char pack_magic[8] = "penplan";
 
 enum pack_mode { PACK_COUNT, PACK_WRITE, PACK_READ };
@@ -21,7 +21,7 @@ struct packer {
 
 /* The sizes that precede the arrays. */
 struct shape {
-  int32_t n_layers, n_stages, n_ranks, n_micro, n_replicas;
+  int32_t n_layers, n_stages, n_ranks, n_micro, n_replicas, n_recompute;
   int64_t n_actions;
 };
 
@@ -49,6 +49,7 @@ static void visit_shape(struct packer *p, struct shape *shape) {
   visit_bytes(p, &shape->n_ranks, sizeof shape->n_ranks);
   visit_bytes(p, &shape->n_micro, sizeof shape->n_micro);
   visit_bytes(p, &shape->n_replicas, sizeof shape->n_replicas);
+  visit_bytes(p, &shape->n_recompute, sizeof shape->n_recompute);
   visit_bytes(p, &shape->n_actions, sizeof shape->n_actions);
 }
 
@@ -65,12 +66,15 @@ static void visit_plan(struct packer *p, struct plan *plan, const struct shape *
   visit_bytes(p, plan->planner, sizeof plan->planner);
   visit_bool(p, &plan->forward_only);
   visit_bool(p, &plan->clip);
+  visit_bool(p, &plan->free_order);
   visit_bytes(p, plan->stages, sizeof *plan->stages * (size_t)shape->n_stages);
   visit_bytes(p, plan->replica_offset, sizeof *plan->replica_offset * ((size_t)shape->n_stages + 1));
   visit_bytes(p, plan->replica_rank, sizeof *plan->replica_rank * (size_t)shape->n_replicas);
   visit_bytes(p, plan->micro, sizeof *plan->micro * (size_t)shape->n_micro);
   visit_bytes(p, plan->order_offset, sizeof *plan->order_offset * ((size_t)shape->n_ranks + 1));
   visit_actions(p, plan->order, shape->n_actions);
+  visit_bool(p, &plan->recompute_early);
+  visit_bytes(p, plan->recompute, sizeof *plan->recompute * (size_t)shape->n_recompute);
   visit_bytes(p, plan->device_limit, sizeof *plan->device_limit * (size_t)shape->n_ranks);
   visit_bytes(p, &plan->hash, sizeof plan->hash);
 }
@@ -87,6 +91,7 @@ void *plan_pack(const struct plan *plan, size_t *bytes) {
                         plan->n_ranks,
                         plan->n_micro,
                         plan->replica_offset[plan->n_stages],
+                        plan->n_recompute,
                         plan->order_offset[plan->n_ranks]};
   struct packer p = {.mode = PACK_COUNT};
   for (;;) {
@@ -107,13 +112,15 @@ void *plan_pack(const struct plan *plan, size_t *bytes) {
 static int check_shape(const struct packer *p, const struct shape *shape) {
   size_t left = p->size - p->at;
   if (shape->n_layers < 0 || shape->n_stages < 0 || shape->n_ranks < 0 || shape->n_micro < 0 || shape->n_replicas < 0 ||
-      shape->n_actions < 0)
+      shape->n_recompute < 0 || shape->n_actions < 0)
     return error_raise(STATUS_FAILED, "packed plan: a size below zero");
   const struct plan_action *order;
   size_t action = sizeof order->kind + sizeof order->stage + sizeof order->micro;
-  size_t limits[] = {left / sizeof(struct plan_stage), left / sizeof(int64_t), left / sizeof(struct plan_micro),
-                     left / sizeof(int32_t), left / action};
-  int64_t counts[] = {shape->n_stages, shape->n_ranks, shape->n_micro, shape->n_replicas, shape->n_actions};
+  size_t limits[] = {left / sizeof(struct plan_stage),     left / sizeof(int64_t),
+                     left / sizeof(struct plan_micro),     left / sizeof(int32_t),
+                     left / sizeof(struct plan_recompute), left / action};
+  int64_t counts[] = {shape->n_stages,   shape->n_ranks,     shape->n_micro,
+                      shape->n_replicas, shape->n_recompute, shape->n_actions};
   for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
     if ((size_t)counts[i] > limits[i])
       return error_raise(STATUS_FAILED, "packed plan: cut short at %zu bytes", p->size);
@@ -162,6 +169,7 @@ int plan_unpack(const void *data, size_t bytes, struct plan **plan) {
   int status = check_shape(&p, &shape);
   if (status) return status;
   struct plan *made = plan_create(shape.n_layers, shape.n_stages, shape.n_ranks, shape.n_micro, shape.n_actions);
+  plan_reserve_recompute(made, shape.n_recompute);
   made->replica_rank = mem_resize(made->replica_rank, sizeof(int32_t) * (size_t)shape.n_replicas);
   status = read_plan(&p, made, &shape);
   if (status)

@@ -118,7 +118,8 @@ static int64_t count_kept(const struct plan *plan, const struct model *model, co
   int64_t most = 0;
   for (int32_t m = 0; m < plan->n_micro; m++) {
     struct footprint footprint;
-    footprint_layer(model, layer, plan->micro[m].rows, plan->micro[m].length, &footprint);
+    footprint_layer(model, layer, plan->micro[m].rows, plan->micro[m].length,
+                    plan_get_discarded(plan, (int32_t)(layer - model->layers), m), &footprint);
     int64_t kept = footprint.bytes[REGION_KEEP_INPUT] + footprint.bytes[REGION_KEEP_WEIGHT];
     if (kept > most) most = kept;
   }

@@ -1,0 +1,77 @@
+#include "plan/recompute.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+/* True when the op writes something that is kept for the backward: only that can be discarded. */
+static bool keeps(const struct layer *layer, const struct op *op) {
+  int acts[2] = {op->out, op->stats};
+  for (int i = 0; i < 2; i++)
+    if (acts[i] >= 0 && (layer->acts[acts[i]].life == ACT_KEEP_INPUT || layer->acts[acts[i]].life == ACT_KEEP_WEIGHT))
+      return true;
+  return false;
+}
+
+static bool is_in_set(const struct layer *layer, const struct op *op, enum recompute_set set) {
+  switch (set) {
+  case RECOMPUTE_CMB: return op->cheap;
+  case RECOMPUTE_ATTENTION: return op->kind == OP_ATTENTION;
+  case RECOMPUTE_MLP: return layer->kind == LAYER_MLP;
+  case RECOMPUTE_FULL: return layer->kind != LAYER_EMBED && layer->kind != LAYER_HEAD;
+  case RECOMPUTE_NONE:
+  case RECOMPUTE_SET_COUNT: break;
+  }
+  return false;
+}
+
+uint32_t recompute_get_ops(const struct layer *layer, enum recompute_set set) {
+  uint32_t ops = 0;
+  bool body = layer->kind != LAYER_HEAD; /* the head's backward needs little, and makes its gradients in the forward */
+  for (int o = 0; o < layer->n_ops && body; o++)
+    if (keeps(layer, &layer->ops[o]) && is_in_set(layer, &layer->ops[o], set)) ops |= (uint32_t)1 << o;
+  return ops;
+}
+
+uint32_t recompute_get_named_ops(const struct layer *layer, const char *name) {
+  uint32_t ops = 0;
+  for (int o = 0; o < layer->n_ops && layer->kind != LAYER_HEAD; o++)
+    if (keeps(layer, &layer->ops[o]) && !strcmp(layer->ops[o].name, name)) ops |= (uint32_t)1 << o;
+  return ops;
+}
+
+static void put_rows(struct plan *plan, const uint32_t *ops, const bool *stages) {
+  int32_t n = 0;
+  plan_reserve_recompute(plan, plan->n_layers);
+  for (int32_t s = 0; s < plan->n_stages; s++)
+    for (int32_t l = plan->stages[s].first_layer; l < plan->stages[s].first_layer + plan->stages[s].n_layers; l++)
+      if (stages[s] && ops[l]) plan->recompute[n++] = (struct plan_recompute){l, 0, plan->n_micro - 1, ops[l]};
+  plan->n_recompute = n;
+}
+
+/* The orders with an R before each backward of the stages that recompute. */
+static void put_actions(struct plan *plan) {
+  bool *recomputes = MEM_NEW(bool, plan->n_stages);
+  int64_t n = plan->order_offset[plan->n_ranks], at = 0;
+  for (int32_t s = 0; s < plan->n_stages; s++) recomputes[s] = plan_recomputes(plan, s, 0);
+  struct plan_action *order = MEM_NEW(struct plan_action, 2 * n);
+  for (int32_t r = 0; r < plan->n_ranks; r++) {
+    int64_t from = plan->order_offset[r], end = plan->order_offset[r + 1];
+    plan->order_offset[r] = at;
+    for (int64_t k = from; k < end; k++) {
+      const struct plan_action *a = &plan->order[k];
+      if (recomputes[a->stage] && (a->kind == NODE_B || a->kind == NODE_I))
+        order[at++] = (struct plan_action){.kind = NODE_R, .stage = a->stage, .micro = a->micro};
+      order[at++] = *a;
+    }
+  }
+  plan->order_offset[plan->n_ranks] = at;
+  mem_free(plan->order);
+  mem_free(recomputes);
+  plan->order = order;
+}
+
+void recompute_put(struct plan *plan, const uint32_t *ops, const bool *stages) {
+  put_rows(plan, ops, stages);
+  if (plan->n_recompute) put_actions(plan);
+}

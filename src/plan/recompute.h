@@ -1,0 +1,29 @@
+/* Sets of ops that a forward may discard, and putting recomputation into a plan. Serial. */
+#ifndef PENSTOCK_PLAN_RECOMPUTE_H
+#define PENSTOCK_PLAN_RECOMPUTE_H
+
+#include "model/model.h"
+#include "plan/plan.h"
+
+/* Named sets (X: enum, name in the deck, what it discards). */
+#define RECOMPUTE_SETS(X)                                                                                              \
+  X(RECOMPUTE_NONE, "none", "nothing")                                                                                 \
+  X(RECOMPUTE_CMB, "cmb", "norm, activation and the product of a gated feed-forward: cheap to rebuild")                \
+  X(RECOMPUTE_ATTENTION, "attention", "core attention")                                                                \
+  X(RECOMPUTE_MLP, "mlp", "all inside the feed-forward")                                                               \
+  X(RECOMPUTE_FULL, "full", "all but each layer's input")
+
+#define X(id, name, text) id,
+enum recompute_set { RECOMPUTE_SETS(X) RECOMPUTE_SET_COUNT };
+#undef X
+
+/* Of one layer, the ops that a set discards: a bit an op. */
+uint32_t recompute_get_ops(const struct layer *layer, enum recompute_set set);
+/* The ops of a layer with this name. */
+uint32_t recompute_get_named_ops(const struct layer *layer, const char *name);
+
+/* Adds to the plan: ops[n_layers] are discarded by all micro-batches of the layers of those stages for which
+ * stages[stage] is true, and an R is put before the B or I of each that discards something. Once, before plan_freeze. */
+void recompute_put(struct plan *plan, const uint32_t *ops, const bool *stages);
+
+#endif
