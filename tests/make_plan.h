@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "dag/dag.h"
 #include "plan/planner.h"
+#include "planner_cases.h"
 #include "tiny_model.h"
 
 enum { MAX_MICRO = 64 };
@@ -22,6 +23,7 @@ static inline struct plan *make_plan(const struct model *model, const char *plan
   for (int32_t i = 0; i < m; i++) micro[i] = (struct plan_micro){1 + i % 2, 8 + i % 5, 7, 6};
   struct plan_request request = {
       .model = model, .n_ranks = p, .n_stages = p, .n_micro = m, .micro = micro, .clip = clip};
+  request.n_chunks = get_test_chunks(planner);
   struct plan *plan;
   T_CHECK(planner_run(planner, &request, &plan) == STATUS_OK, "%s", error_text());
   return plan;

@@ -279,6 +279,7 @@ static int32_t get_most_live(const struct dag *dag, enum buffer_kind kind, int32
 static void check_live_activations(const struct dag *dag, const struct plan *plan) {
   int32_t p = plan->n_stages, m = plan->n_micro;
   bool is_1f1b = !strcmp(plan->planner, "1f1b");
+  if (!is_1f1b && strcmp(plan->planner, "gpipe")) return;
   for (int32_t s = 0; s < p; s++) {
     int32_t expected = is_1f1b && p - s < m ? p - s : m, live = get_most_live(dag, BUFFER_KEEP_WEIGHT, s);
     T_CHECK(live == expected, "%s p %d m %d stage %d: %d live", plan->planner, p, m, s, live);
@@ -292,9 +293,10 @@ static void check_live_activations(const struct dag *dag, const struct plan *pla
 
 static void test_planners(void) {
   struct model *models[2] = {make_tiny_model(8, false), make_tiny_model(8, true)};
-  for (const struct planner *const *planner = planner_get_all(); *planner; planner++)
-    for (int32_t p = 1; p <= 8; p++)
-      for (int32_t m = 1; m <= 3 * p + 1; m++) {
+  for (const struct planner *const *planner = planner_get_all(); *planner; planner++) {
+    int32_t chunks = get_test_chunks((*planner)->name), largest = chunks == 1 ? 8 : chunks == 2 ? 5 : 0;
+    for (int32_t p = 1; p <= largest; p++)
+      for (int32_t m = 1; m <= 3 * p + 1; m += 1 + (chunks == 2)) {
         const struct model *model = models[(p + m) % 2];
         struct plan *plan = make_plan(model, (*planner)->name, p, m, m % 3);
         struct dag *dag = check_graph(plan, model);
@@ -302,13 +304,16 @@ static void test_planners(void) {
         dag_destroy(&dag);
         struct plan *forward = planner_make_forward(plan, m, plan->micro);
         dag = check_graph(forward, model);
+        /* Where a micro-batch comes back to a rank, what was sent may wait until the first one does. */
+        int32_t most = chunks == 1 ? 3 : 2 * p + 2;
         for (int32_t s = 0; s < p; s++)
-          T_CHECK(get_most_live(dag, BUFFER_OUTPUT, s) <= 3 && get_most_live(dag, BUFFER_KEEP_WEIGHT, s) <= 1,
+          T_CHECK(get_most_live(dag, BUFFER_OUTPUT, s) <= most && get_most_live(dag, BUFFER_KEEP_WEIGHT, s) <= 1,
                   "an evaluation keeps little: p %d m %d stage %d", p, m, s);
         dag_destroy(&dag);
         plan_destroy(&forward);
         plan_destroy(&plan);
       }
+  }
   for (int k = 0; k < 2; k++) model_destroy(&models[k]);
 }
 
@@ -364,13 +369,14 @@ static void test_golden_times(void) {
   model_destroy(&model);
 }
 
-/* (m + p - 1)(forward + backward) for both; the order of messages and their buffers cost nothing. */
+/* (m + p - 1)(forward + backward) for GPipe and 1F1B; the order of messages and their buffers cost nothing. */
 static void test_makespans(void) {
+  static const char *const planners[] = {"gpipe", "1f1b"};
   struct model *model = make_tiny_model(6, true);
-  for (const struct planner *const *planner = planner_get_all(); *planner; planner++)
+  for (int k = 0; k < 2; k++)
     for (int32_t p = 1; p <= 8; p++)
       for (int32_t m = 1; m <= 3 * p + 1; m += 1 + p / 3) {
-        struct plan *plan = make_plan(model, (*planner)->name, p, m, m % 2);
+        struct plan *plan = make_plan(model, planners[k], p, m, m % 2);
         struct dag *dag;
         T_CHECK(dag_build(plan, model, &dag) == STATUS_OK, "%s", error_text());
         double makespan = run_uniform(dag, NULL);

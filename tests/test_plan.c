@@ -5,6 +5,7 @@
 #include "model/model.h"
 #include "plan/plan.h"
 #include "plan/planner.h"
+#include "planner_cases.h"
 #include "tiny_model.h"
 
 enum { MAX_MICRO = 32 };
@@ -60,8 +61,10 @@ static void test_even_partitions(void) {
       for (const struct planner *const *planner = planner_get_all(); *planner; planner++) {
         struct plan_request request = make_request(model, p, 3);
         struct plan *plan;
+        request.n_chunks = get_test_chunks((*planner)->name);
+        if (request.n_chunks == 0) continue;
         int status = planner_run((*planner)->name, &request, &plan);
-        if (p > n_blocks + 2) {
+        if (p * request.n_chunks > n_blocks + 2) {
           char text[64];
           snprintf(text, sizeof text, "at most %d stages", n_blocks + 2);
           T_CHECK(status == STATUS_MISTAKE && says(text) && !plan, "L %d p %d: %s", n_blocks, p, error_text());

@@ -11,7 +11,12 @@
 /* One line a planner, in the order of the manual. */
 #define PLANNERS(X)                                                                                                    \
   X(planner_gpipe)                                                                                                     \
-  X(planner_1f1b)
+  X(planner_1f1b)                                                                                                      \
+  X(planner_interleaved)                                                                                               \
+  X(planner_zb_h1)                                                                                                     \
+  X(planner_zb_h2)                                                                                                     \
+  X(planner_zb_v)                                                                                                      \
+  X(planner_file)
 
 #define X(id) extern const struct planner id;
 PLANNERS(X)
@@ -46,6 +51,9 @@ static int check_request(const struct plan_request *request) {
   if (request->n_ranks < 1 || request->n_stages < 1)
     return error_raise(STATUS_MISTAKE, "pipeline.stages is %d and ranks are %d: each must be at least 1",
                        (int)request->n_stages, (int)request->n_ranks);
+  if (request->n_chunks < 0 || (int64_t)request->n_stages * planner_count_chunks(request) > INT32_MAX)
+    return error_raise(STATUS_MISTAKE, "pipeline.stages %d x pipeline.chunks %d are no number of stages",
+                       (int)request->n_stages, (int)request->n_chunks);
   if (request->n_micro < 1)
     return error_raise(STATUS_MISTAKE, "a step has %d micro-batches: it needs at least 1 (see data.global_batch)",
                        (int)request->n_micro);

@@ -11,14 +11,19 @@ enum partition_kind { PARTITION_AUTO, PARTITION_EVEN, PARTITION_LIST };
 /* What is asked for. All borrowed. */
 struct plan_request {
   const struct model *model;
-  int32_t n_ranks, n_stages;
+  int32_t n_ranks, n_stages; /* n_stages: the pipeline's depth in ranks */
+  int32_t n_chunks;          /* stages that a rank holds; 0 and 1 mean one */
   enum partition_kind partition;
-  const double *partition_list; /* configuration's layers (blocks) of each stage, halves allowed */
+  const double *partition_list; /* configuration's layers (blocks) of each stage of the plan, halves allowed */
   int32_t n_partition;
   int32_t n_micro;
   const struct plan_micro *micro; /* the worst micro-batches the deck allows */
   const int64_t *device_limit;    /* [n_ranks] bytes, INT64_MAX: none; NULL: none at all */
   bool clip;
+  const char *plan_csv;     /* planner "file": the text of a file of actions (plan_csv.h), or NULL */
+  const struct plan *given; /* planner "file": or a plan made elsewhere */
+  const char *plan_name;    /* what messages call the file */
+  char **notes; /* what a planner says beside its plan, a line each; owned by the caller; NULL: not wanted */
 };
 
 struct planner {
@@ -35,21 +40,40 @@ const struct planner *planner_find(const char *name);
 /* Runs a planner by name, checks and freezes its plan. */
 int planner_run(const char *name, const struct plan_request *request, struct plan **plan);
 
-/* partition.c: cuts the layers into stages as asked (even: whole blocks, sizes differ by at most one, the larger ones
+/* partition.c: cuts the layers into stages as asked (n_stages x n_chunks of them; even: whole blocks, sizes differ by at most one, the larger ones
  * later; with two stages more than blocks, first and last have none; auto: the same until costs exist; list: as given, must
- * sum to the blocks, .5 cuts between mixer and feed-forward, 0 allowed on first and last stage). Embedding goes with the first stage, head with the last. stages[n_stages] is filled
- * in. STATUS_MISTAKE names sum and count ("sum 8, model has 7"). */
+ * sum to the blocks, .5 cuts between mixer and feed-forward, 0 allowed on first and last stage). Embedding goes with the
+ * first stage, head with the last. stages[n_stages x n_chunks] is filled in. STATUS_MISTAKE names sum and count ("sum 8,
+ * model has 7"). */
 int partition_make(const struct plan_request *request, struct plan_stage *stages);
+
+/* planner_start.c: what all planners begin with.
+ * Stages a rank holds, at least 1, and stages of the whole plan. */
+int32_t planner_count_chunks(const struct plan_request *request);
+int32_t planner_count_stages(const struct plan_request *request);
+/* A plan with the request's stages, limits, micro-batches and clip; stage q on rank q mod n_ranks, no orders yet: room for
+ * n_actions, all order_offset 0 but the last. STATUS_MISTAKE when the depth is not the number of ranks, or the layers cannot
+ * be cut. Owned by the caller. */
+int planner_start(const struct plan_request *request, const char *name, int64_t n_actions, struct plan **plan);
+/* Name, clip, micro-batches and limits of the request: what is not the planner's choice. */
+void planner_fill(const struct plan_request *request, const char *name, struct plan *plan);
+/* Adds a line to the request's notes, unless it is there. */
+void planner_note(const struct plan_request *request, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* order.c: the one generator behind GPipe and 1F1B and what is built on them (systems.md 1.2): warm-up count of forwards,
  * then backwards and forwards in turn. Appends 2m actions of one stage to `out`; returns how many. */
 int64_t order_make_interleaved(int32_t stage, int32_t n_micro, int32_t warm_up, struct plan_action *out);
+/* The same with the backward in two passes: after the input pass of micro-batch j the weight pass of j - delay and then the
+ * next forward; what weight passes are left come last. Appends 3m actions. */
+int64_t order_make_split(int32_t stage, int32_t n_micro, int32_t warm_up, int32_t delay, struct plan_action *out);
 
 /* planner_linear.c: what planners with one stage a rank share: stage s on rank s, the partition as asked, each stage's order
- * made by order_make_interleaved from its warm-up count. Declines when the stages are not as many as the ranks. */
+ * made by order_make_interleaved from its warm-up count, or by order_make_split where get_delay is not NULL. Declines when
+ * the stages are not as many as the ranks, or several a rank. */
 typedef int32_t planner_warm_up(int32_t stage, int32_t n_stages, int32_t n_micro);
+typedef int32_t planner_delay(int32_t stage);
 int planner_linear_make(const struct plan_request *request, const char *name, planner_warm_up *get_warm_up,
-                        struct plan **plan);
+                        planner_delay *get_delay, struct plan **plan);
 
 /* A plan for evaluation with the stages, ranks and limits of `plan`: forwards only, frozen. Owned by the caller. */
 struct plan *planner_make_forward(const struct plan *plan, int32_t n_micro, const struct plan_micro *micro);

@@ -7,7 +7,7 @@ static int32_t get_warm_up(int32_t stage, int32_t n_stages, int32_t n_micro) {
 }
 
 static int make(const struct plan_request *request, struct plan **plan) {
-  return planner_linear_make(request, "gpipe", get_warm_up, plan);
+  return planner_linear_make(request, "gpipe", get_warm_up, NULL, plan);
 }
 
 const struct planner planner_gpipe = {"gpipe",
