@@ -71,6 +71,12 @@ static const char *const *wrong_of(enum param_type type) {
       [PARAM_MIX] = {"[]", "{}", "{a: b}", "{a: 0}", "{a: -1}", "[a, a]", "[a, {b: 1}]", "[[a]]", "", "['']"},
       [PARAM_RANK_SIZES] = {"1 GiB", "[1 GiB]", "{a: 1 GiB}", "{-1: 1 GiB}", "{0: 5}", "{00: 1 B}", "{}", "{1.5: 1 B}",
                             ""},
+      [PARAM_RANK_FACTORS] = {"2", "[2]", "{a: 2}", "{-1: 2}", "{0: x}", "{0: 0}", "{00: 2}", "{}", "{0: 1 s}",
+                              "{0: [2]}", ""},
+      [PARAM_UNIFORM] = {"1", "[1]", "{}", "{forward: 1}", "{forward_ms: -1}", "{forward_ms: 1 ms}", "{forward_ms: []}",
+                         "{forward_ms: [a]}", "{forward_ms: {0: 1}}", "{send_ms: [[1]]}", "{send_ms: }"},
+      [PARAM_LINK] = {"1", "[1]", "{}", "{latency: 1}", "{gb_per_s: 0}", "{gb_per_s: -1}", "{latency_us: 5 us}",
+                      "{latency_us: [1]}", "{node_gb_per_s: 0}", ""},
       [PARAM_PARTITION] = {"odd", "[]", "[0.3, 1]", "[1, 0, 1]", "[-1, 2]", "[a]", "{a: 1}", "3", "[[1]]", "3,4", ""},
   };
   return wrong[type];
@@ -120,6 +126,9 @@ static char *format_near(const struct param_row *row, double bound, int step) {
   case PARAM_RANK_SIZES: return mem_format("{0: %lld B}", (long long)bound + step);
   case PARAM_DURATION: return step ? mem_format("%.15f s", bound + step * 1e-3) : mem_format("%.0f s", bound);
   case PARAM_PAIR: return mem_format("[%.17g, 0.5]", near);
+  case PARAM_RANK_FACTORS: return mem_format("{0: %.17g}", near);
+  case PARAM_UNIFORM: return mem_format("{forward_ms: [1, %.17g]}", near);
+  case PARAM_LINK: return mem_format("{latency_us: %.17g}", near);
   case PARAM_PARTITION: return mem_format("[%g, 1]", bound + step * 0.5);
   default: return mem_format("%.17g", near);
   }

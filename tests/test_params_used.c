@@ -41,6 +41,12 @@ static char *draw_value(const struct param_row *row) {
     return draw(2) ? mem_format("[%s, q]", texts[draw(16)])
                    : mem_format("{%s: %.17g, q: 1}", texts[draw(16)], u + 1e-9);
   case PARAM_RANK_SIZES: return mem_format("{%llu: 3 MiB, 1: 700 B}", 2 + (unsigned long long)draw(9));
+  case PARAM_RANK_FACTORS: return mem_format("{%llu: %.17g, 1: 2}", 2 + (unsigned long long)draw(9), u + 1e-9);
+  case PARAM_UNIFORM:
+    return draw(2) ? mem_format("{forward_ms: %.17g, send_ms: 0}", u)
+                   : mem_format("{input_ms: [%.17g, 1], recompute_ms: [3]}", u);
+  case PARAM_LINK:
+    return draw(2) ? mem_format("{latency_us: 0, node_gb_per_s: %.17g}", u + 1e-9) : mem_format("{gb_per_s: 1.5}");
   case PARAM_PARTITION: return draw(2) ? mem_strdup("even") : mem_format("[%llu, 2.5, 0]", (unsigned long long)draw(9));
   default: return mem_strdup(texts[draw(16)]);
   }
@@ -50,6 +56,7 @@ static char *draw_value(const struct param_row *row) {
 static bool may_draw(const struct param_row *row, bool config, const char *model_type) {
   enum param_id id = id_of(row);
   if (id == PARAM_optimizer_min_lr || id == PARAM_optimizer_warmup_steps || id == PARAM_pipeline_stages) return false;
+  if (id == PARAM_cost_source) return false;
   if (id == PARAM_optimizer_decay_steps || id == PARAM_run_evaluate_every || id == PARAM_model_model_type) return false;
   if (id == PARAM_model_config) return config;
   return !row->of_model || (!config && (!row->family[0] || strstr(row->family, model_type)));
@@ -76,6 +83,15 @@ static char *draw_deck(void) {
   return yaml;
 }
 
+static bool is_same_uniform(const struct params_uniform *x, const struct params_uniform *y) {
+  for (int t = 0; t < PARAMS_TIME_COUNT; t++) {
+    const struct params_uniform_time *a = &x->times[t], *b = &y->times[t];
+    if (a->n != b->n || a->by_rank != b->by_rank || (a->n && memcmp(a->ms, b->ms, (size_t)a->n * sizeof(double))))
+      return false;
+  }
+  return true;
+}
+
 /* Deep comparison of a value by its C type, without the program's own formatting. */
 static bool is_same(const struct param_row *row, const void *a, const void *b) {
   switch (row->type) {
@@ -98,6 +114,13 @@ static bool is_same(const struct param_row *row, const void *a, const void *b) {
     return x->n == y->n &&
            (!x->n || (!memcmp(x->ranks, y->ranks, (size_t)x->n * 8) && !memcmp(x->bytes, y->bytes, (size_t)x->n * 8)));
   }
+  case PARAM_RANK_FACTORS: {
+    const struct params_rank_factors *x = a, *y = b;
+    return x->n == y->n && (!x->n || (!memcmp(x->ranks, y->ranks, (size_t)x->n * 8) &&
+                                      !memcmp(x->factors, y->factors, (size_t)x->n * sizeof(double))));
+  }
+  case PARAM_UNIFORM: return is_same_uniform(a, b);
+  case PARAM_LINK: return !memcmp(a, b, sizeof(struct params_link));
   case PARAM_PARTITION: {
     const struct params_partition *x = a, *y = b;
     return x->kind == y->kind && x->n == y->n &&
@@ -218,7 +241,9 @@ static void check_sources(void) {
 static void check_resume(void) {
   for (const struct param_row *row = param_rows; row < param_rows + PARAM_COUNT; row++) {
     enum param_id id = id_of(row);
-    if (id == PARAM_model_model_type || id == PARAM_optimizer_min_lr || id == PARAM_optimizer_warmup_steps) continue;
+    if (id == PARAM_model_model_type || id == PARAM_optimizer_min_lr || id == PARAM_optimizer_warmup_steps ||
+        id == PARAM_cost_source)
+      continue;
     bool llama = row->family[0] && !strstr(row->family, "gpt2");
     const char *rest = id == PARAM_run_evaluate_every ? "data: {validation: v}\n" : "";
     const char *model = !row->of_model ? "" : llama ? "model_type: llama, " : "model_type: gpt2, ";
@@ -288,7 +313,8 @@ static void check_flags(void) {
       "run.name run.folder run.steps run.log_every run.checkpoint_every run.keep_checkpoints run.on_save_error "
       "run.evaluate_every run.evaluate_steps run.trace_every run.wall_time run.hang_timeout data.validation "
       "device.backend "
-      "device.threads memory.device_limit memory.rank_limits pipeline.planner pipeline.stages pipeline.partition ";
+      "device.threads device.preset device.rank_speeds cost.source cost.uniform cost.table cost.link cost.node_size "
+      "memory.device_limit memory.rank_limits pipeline.planner pipeline.stages pipeline.partition ";
   for (int id = 0; id < PARAM_COUNT; id++) {
     char *name = mem_format("%s.%s ", param_rows[id].section, param_rows[id].key);
     T_CHECK(!strstr(may_change, name) == param_rows[id].fixed, "%s", name);

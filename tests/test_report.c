@@ -119,7 +119,7 @@ static void write_plan(void) {
   char *path = path_of("plan.h5");
   int status = planner_run("1f1b", &request, &plan);
   if (!status) status = dag_build(plan, model, &dag);
-  if (!status) status = plan_file_write(path, plan, dag, model, "deck");
+  if (!status) status = plan_file_write(path, &(struct plan_file_content){plan, dag, model, "deck", NULL, NULL});
   T_CHECK(!status, "%s", error_text());
   dag_destroy(&dag);
   plan_destroy(&plan);

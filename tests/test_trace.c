@@ -164,7 +164,8 @@ static void test_broken_file(const char *path, const struct trace_case *c) {
 static void test_plan(const char *folder, const struct trace_case *c) {
   char *path = mem_format("%s/plan.h5", folder);
   c->plan->device_limit[0] = 123456789;
-  T_CHECK(!plan_file_write(path, c->plan, c->dag, c->model, "run:\n"), "%s", error_text());
+  struct plan_file_content content = {c->plan, c->dag, c->model, "run:\n", "{}", NULL};
+  T_CHECK(!plan_file_write(path, &content), "%s", error_text());
   struct plan_file file;
   T_CHECK(!plan_file_read(path, &file), "%s", error_text());
   T_CHECK(!strcmp(file.planner, "1f1b") && !strcmp(file.deck, "run:\n") && file.hash == c->plan->hash &&

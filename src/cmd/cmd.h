@@ -5,6 +5,8 @@
 /* X(name, arguments, what it does in a line) */
 #define CMD_LIST(X)                                                                                                    \
   X(train, "DECK", "train the model of a deck; under mpiexec, one rank a device")                                      \
+  X(plan, "DECK", "plan a deck without running it: stages, memory, predicted step; writes plan.h5")                    \
+  X(simulate, "PLAN.h5", "predict what a plan does, step after step, and where its time goes")                         \
   X(report, "RUN", "where time and memory of a run went, rank by rank")                                                \
   X(verify, "DECK | --reference FILE.h5", "hold a deck's plan against one rank, or against known results")             \
   X(data, "build --output PREFIX FILE... | check PREFIX...", "make token files from text, or check them")              \

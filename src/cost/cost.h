@@ -1,5 +1,7 @@
-/* What everything costs: seconds of every op, message and copy, from a profile of this machine, a device preset, uniform
- * times by hand, or a table of layers. Made once on one rank, then read only. Serial: no MPI, no HDF5, no device.
+/* What everything costs: seconds of every op, message and update, counted from the ops for a device preset, or given by hand
+ * as uniform times or as a table of layers. Made once on one rank, then read only. Serial: no MPI, no HDF5, no device.
+ *
+ * A source is one file and one row of the table in cost.c. What a plan's graph takes is dag/dag_price.h.
  */
 #ifndef PENSTOCK_COST_COST_H
 #define PENSTOCK_COST_COST_H
@@ -11,38 +13,56 @@
 
 struct cost;
 struct params;
-struct profile;
 
-enum cost_pass { COST_FORWARD, COST_INPUT, COST_WEIGHT, COST_UPDATE, COST_PASS_COUNT };
+/* A full backward is its input pass and its weight pass. */
+enum cost_pass { COST_FORWARD, COST_INPUT, COST_WEIGHT, COST_PASS_COUNT };
 
 /* A way from one rank to another (or to the host): a message of n bytes takes latency_s + n / bytes_per_s. */
 struct cost_link {
   double latency_s, bytes_per_s;
 };
 
-/* What `params` asks for (cost.source and its keys). n_stages is the pipeline's depth in ranks, which uniform times are
- * divided by. `profile` may be NULL. STATUS_MISTAKE for a table or preset that does not serve. *notes (owned by the caller)
- * says what is not measured. */
-int cost_create(const struct params *params, const struct model *model, int32_t n_ranks, const struct profile *profile,
-                struct cost **cost, char **notes);
+/* What `params` asks for (cost.source and its keys), for a plan on n_ranks ranks; both borrowed, `model` as long as the cost
+ * lives. STATUS_MISTAKE for a table that cannot be read or is of another model, for lists and ranks that are not those of the
+ * plan. *notes (owned by the caller, "" for none) has a line for all that a reader of the predictions should know. */
+int cost_create(const struct params *params, const struct model *model, int32_t n_ranks, struct cost **cost,
+                char **notes);
 void cost_destroy(struct cost **cost);
-/* Where times come from ("profile", "preset a100-80g", ...), and whether they were measured. */
+/* Where times come from: "preset a100-80g, not measured", "uniform", "table costs.csv". Belongs to the cost. */
 const char *cost_get_source(const struct cost *cost);
-bool cost_is_measured(const struct cost *cost);
 
-/* Seconds of one op of a layer in a pass on a rank; 0 where it has nothing to do. With a source that knows whole layers
- * only (uniform, table), a layer's time is that of its first op and the others' are 0. */
+/* Seconds of one op of a layer in a pass on a rank; 0 where it has nothing to do. With a source that knows whole layers only
+ * (uniform, table), a layer's time is that of its first op and the others' are 0. */
 double cost_get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum cost_pass pass, int64_t rows,
                    int64_t length);
 /* Seconds of a layer's pass: the sum over its ops. */
 double cost_get_layer(const struct cost *cost, int32_t rank, int32_t layer, enum cost_pass pass, int64_t rows,
                       int64_t length);
-/* Seconds to rebuild what `ops` (a bit an op) of a layer discards, 0 for none. */
-double cost_get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t ops, int64_t rows, int64_t length);
-/* The way between two ranks, and a rank's way to its host (one direction). */
+/* Seconds to rebuild what `discarded` (a bit an op) says that a layer's forward did not keep, 0 for none. */
+double cost_get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded, int64_t rows,
+                          int64_t length);
+/* True when recomputation costs the whole share of a stage as soon as anything of it is discarded (uniform). */
+bool cost_recomputes_whole(const struct cost *cost);
+
+/* A list of uniform times gives each rank's whole share, so that a layer's time depends on how many blocks' layers the rank
+ * holds. The functions above take an even split; times the factors here they are those of a rank that holds n_body layers
+ * between embedding and head. 1 for every other source. */
+double cost_get_share_factor(const struct cost *cost, enum cost_pass pass, int64_t n_body);
+double cost_get_recompute_share_factor(const struct cost *cost, int64_t n_body);
+
+/* Seconds to update n parameters, and to bring n gradients into the global norm, on a rank. */
+double cost_get_update(const struct cost *cost, int32_t rank, int64_t n_floats);
+double cost_get_norm(const struct cost *cost, int32_t rank, int64_t n_floats);
+
+/* Seconds of an activation or gradient from a rank to another, from the start of its send to its arrival. */
+double cost_get_message(const struct cost *cost, int32_t from, int32_t to, int64_t bytes);
+/* The same of the gradient sum of a tied table. */
+double cost_get_tie(const struct cost *cost, int32_t from, int32_t to, int64_t bytes);
+/* Bytes of the hidden state that leaves a layer: a table's own, else `bytes`. */
+int64_t cost_get_output_bytes(const struct cost *cost, int32_t layer, int64_t bytes);
+/* The way between two ranks; no latency and infinite bandwidth where messages take no time or a fixed one. */
 struct cost_link cost_get_link(const struct cost *cost, int32_t from, int32_t to);
-struct cost_link cost_get_host_link(const struct cost *cost, int32_t rank);
-/* Messages up to this size leave without waiting for their receiver; 0: every message waits. */
+/* Messages up to this size leave without waiting for their receiver; INT64_MAX: every one, 0: none. */
 int64_t cost_get_eager_bytes(const struct cost *cost);
 
 #endif

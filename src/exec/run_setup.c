@@ -85,7 +85,9 @@ static int write_plan(const struct run *run) {
   struct dag *dag = NULL;
   char *path = make_path(run, "plan.h5");
   int status = dag_build(run->plan, run->model, &dag);
-  if (!status) status = plan_file_write(path, run->plan, dag, run->model, run->deck);
+  if (!status)
+    status = plan_file_write(path,
+                             &(struct plan_file_content){run->plan, dag, run->model, run->deck, run->model_json, NULL});
   dag_destroy(&dag);
   mem_free(path);
   return status;
@@ -138,7 +140,7 @@ int run_open_all(struct run *run, bool *done) {
   status = comm_agree_all(run->comm, compare_deck(run, saved));
   if (!status) status = comm_agree_all(run->comm, params_require_training(run->params));
   if (!status) status = setup_model_all(run->comm, run->params, &run->model, &run->model_json);
-  if (!status) status = comm_agree_all(run->comm, setup_check_positions(run->params, run->model));
+  if (!status) status = comm_agree_all(run->comm, request_check_positions(run->params, run->model));
   if (!status) status = open_data_all(run);
   if (!status)
     status = setup_deck_plan_all(run->comm, run->params, run->model, get_longest(run), run->topo.memory_share_bytes,

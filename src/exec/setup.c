@@ -5,9 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "dag/dag.h"
 #include "data/dataset.h"
-#include "exec/fit.h"
 #include "input/deck.h"
 
 #include <stdio.h>
@@ -39,26 +37,13 @@ int setup_params_all(struct comm *comm, const char *deck, const char *const *ove
   return status;
 }
 
-/* The configuration's text on rank 0: the file's, or the deck's keys as one. */
-static int read_config(const struct params *params, char **json) {
-  *json = params_format_model_json(params);
-  if (*json) return STATUS_OK;
-  if (!params->model.config)
-    return error_raise(STATUS_MISTAKE, "the deck names no model: set model.config or model.model_type");
-  return file_read_text(params->model.config, json);
-}
-
 int setup_model_all(struct comm *comm, const struct params *params, struct model **model, char **json) {
-  char *text = NULL, *notes = NULL;
-  int status = comm_get_rank(comm) == 0 ? read_config(params, &text) : STATUS_OK;
+  char *text = NULL;
+  int status = comm_get_rank(comm) == 0 ? request_read_config(params, &text) : STATUS_OK;
   status = comm_agree_all(comm, status);
   if (status) return status;
   text = broadcast_text_all(comm, text);
-  const char *source = params->model.config ? params->model.config : "model";
-  double std = params_is_set(params, PARAM_model_init_std) ? params->model.init_std : -1;
-  status = comm_agree_all(comm, model_create(text, source, std, model, &notes));
-  if (!status && notes && *notes) log_warn("%s", notes);
-  mem_free(notes);
+  status = comm_agree_all(comm, request_create_model(params, text, model));
   if (status)
     mem_free(text);
   else
@@ -79,71 +64,15 @@ int setup_open_data(const struct params *params, const struct model *model, cons
   return status;
 }
 
-int setup_check_positions(const struct params *params, const struct model *model) {
-  int64_t length = params->data.sequence_length, most = model->config.max_positions;
-  if (length <= most) return STATUS_OK;
-  if (model->config.learned_positions)
-    return error_raise(STATUS_MISTAKE,
-                       "data.sequence_length is %lld but the model has %lld positions (n_positions): use at most %lld",
-                       (long long)length, (long long)most, (long long)most);
-  log_warn("data.sequence_length %lld is beyond the model's max_position_embeddings %lld", (long long)length,
-           (long long)most);
-  return STATUS_OK;
-}
-
-int32_t setup_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro) {
-  int64_t n = (rows + micro_batch - 1) / micro_batch;
-  struct plan_micro *list = MEM_NEW(struct plan_micro, n);
-  for (int64_t i = 0; i < n; i++) {
-    int64_t left = rows - i * micro_batch;
-    list[i].rows = (int32_t)(left < micro_batch ? left : micro_batch);
-    list[i].length = (int32_t)length;
-    list[i].tokens = list[i].labels = list[i].rows * length;
-  }
-  *micro = list;
-  return (int32_t)n;
-}
-
-/* memory.rank_limits for one rank, or `otherwise`. */
-static int64_t find_rank_limit(const struct params *params, int rank, int64_t otherwise) {
-  const struct params_rank_sizes *list = &params->memory.rank_limits;
-  for (int64_t i = 0; i < list->n; i++)
-    if (list->ranks[i] == rank) return list->bytes[i];
-  return otherwise;
-}
-
 int setup_limits_all(struct comm *comm, const struct params *params, int64_t share_bytes, int64_t *limits) {
-  int rank = comm_get_rank(comm), size = comm_get_size(comm);
-  const struct params_rank_sizes *list = &params->memory.rank_limits;
-  for (int64_t i = 0; i < list->n; i++)
-    if (list->ranks[i] >= size)
-      return error_raise(STATUS_MISTAKE, "memory.rank_limits names rank %lld; the job has ranks 0 to %d",
-                         (long long)list->ranks[i], size - 1);
-  int64_t limit = params_is_given(params, PARAM_memory_device_limit) ? params->memory.device_limit : share_bytes;
-  limit = find_rank_limit(params, rank, limit);
+  int size = comm_get_size(comm);
+  int status = request_check_rank_limits(params, size);
+  if (status) return status;
+  int64_t limit = request_get_limit(params, comm_get_rank(comm), share_bytes);
   int64_t *offsets = MEM_NEW(int64_t, size + 1);
   comm_gather_all(comm, &limit, sizeof limit, limits, offsets);
   mem_free(offsets);
   return STATUS_OK;
-}
-
-struct plan_request setup_make_request(const struct comm *comm, const struct params *params, const struct model *model,
-                                       int32_t n_micro, const struct plan_micro *micro, const int64_t *limits) {
-  static const enum partition_kind cuts[] = {
-      [PARAMS_CUT_AUTO] = PARTITION_AUTO, [PARAMS_CUT_EVEN] = PARTITION_EVEN, [PARAMS_CUT_LIST] = PARTITION_LIST};
-  int32_t n_ranks = comm_get_size(comm);
-  return (struct plan_request){
-      .model = model,
-      .n_ranks = n_ranks,
-      .n_stages = params_is_set(params, PARAM_pipeline_stages) ? (int32_t)params->pipeline.stages : n_ranks,
-      .partition = cuts[params->pipeline.partition.kind],
-      .partition_list = params->pipeline.partition.blocks,
-      .n_partition = (int32_t)params->pipeline.partition.n,
-      .n_micro = n_micro,
-      .micro = micro,
-      .device_limit = limits,
-      .clip = params->optimizer.clip > 0,
-  };
 }
 
 static int make_plan(const char *planner, const struct plan_request *request, struct plan **plan) {
@@ -152,14 +81,7 @@ static int make_plan(const char *planner, const struct plan_request *request, st
         STATUS_MISTAKE,
         "pipeline.stages is %d but the job has %d ranks: start it with mpiexec -n %d, or set pipeline.stages to %d",
         request->n_stages, request->n_ranks, request->n_stages, request->n_ranks);
-  int status = planner_run(planner, request, plan);
-  struct dag *dag = NULL;
-  if (!status) status = dag_build(*plan, request->model, &dag);
-  /* First, as it says what would fit. */
-  if (!status) status = fit_check(planner, request, *plan, dag);
-  if (!status) status = dag_check(dag, *plan);
-  dag_destroy(&dag);
-  return status;
+  return request_plan(planner, request, plan, NULL);
 }
 
 /* Every rank holds the same plan, or the job is broken. */
@@ -197,10 +119,10 @@ int setup_plan_all(struct comm *comm, const char *planner, const struct plan_req
 int setup_deck_plan_all(struct comm *comm, const struct params *params, const struct model *model, int64_t longest,
                         int64_t share_bytes, struct plan **plan) {
   struct plan_micro *micro;
-  int32_t n_micro = setup_make_worst(params->data.global_batch, params->data.micro_batch, longest, &micro);
+  int32_t n_micro = request_make_worst(params->data.global_batch, params->data.micro_batch, longest, &micro);
   int64_t *limits = MEM_NEW(int64_t, comm_get_size(comm));
   int status = setup_limits_all(comm, params, share_bytes, limits);
-  struct plan_request request = setup_make_request(comm, params, model, n_micro, micro, limits);
+  struct plan_request request = request_make(params, model, comm_get_size(comm), n_micro, micro, limits);
   if (!status) status = setup_plan_all(comm, params_get_choice(params, PARAM_pipeline_planner), &request, plan);
   mem_free(limits);
   mem_free(micro);

@@ -7,9 +7,7 @@
 #include "comm/topo.h"
 #include "device/device.h"
 #include "exec/optimizer.h"
-#include "input/params.h"
-#include "model/model.h"
-#include "plan/planner.h"
+#include "exec/request.h"
 
 struct comm;
 struct dataset;
@@ -26,20 +24,8 @@ int setup_model_all(struct comm *comm, const struct params *params, struct model
 int setup_open_data(const struct params *params, const struct model *model, const struct params_mix *mix, bool shuffle,
                     struct dataset **dataset);
 
-/* Rows longer than the model's table of positions are STATUS_MISTAKE; than what rotary positions were meant for, a
- * warning. */
-int setup_check_positions(const struct params *params, const struct model *model);
-
-/* Cuts `rows` rows of `length` tokens into micro-batches of `micro_batch` rows: the worst that a deck allows, all labels
- * there. Returns how many; *micro is owned by the caller. */
-int32_t setup_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro);
-
 /* Device limits of all ranks: deck, rank_limits, else `share_bytes` of each rank. limits[size] is filled in. */
 int setup_limits_all(struct comm *comm, const struct params *params, int64_t share_bytes, int64_t *limits);
-
-/* What a deck asks of the planner; arrays are borrowed from the parameters and the caller. */
-struct plan_request setup_make_request(const struct comm *comm, const struct params *params, const struct model *model,
-                                       int32_t n_micro, const struct plan_micro *micro, const int64_t *limits);
 
 /* Plans on rank 0, checks the plan and its graph, broadcasts it, compares hashes. A plan that does not fit is
  * STATUS_MISTAKE with the smallest changes that would. */

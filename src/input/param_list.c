@@ -132,16 +132,23 @@ void param_clear_rank_sizes(void *value) {
   mem_free(sizes->bytes);
 }
 
+int64_t param_parse_rank(const struct param_input *in) {
+  const struct deck_node *key = in->node;
+  int64_t rank = -1;
+  errno = 0;
+  bool digits = key->kind == DECK_SCALAR && key->text[0] && !key->text[strspn(key->text, "0123456789")];
+  if (digits && (key->text[0] != '0' || !key->text[1])) rank = strtoll(key->text, NULL, 10);
+  if (rank >= 0 && !errno) return rank;
+  param_refuse(in, "has '%s' where a rank should be", key->kind == DECK_SCALAR ? key->text : "a list");
+  return -1;
+}
+
 /* Inserts, ascending by rank. */
 static bool add_rank(const struct param_input *in, const struct deck_node *key, const struct deck_node *item,
                      struct params_rank_sizes *sizes) {
   struct param_input part = part_of(in, key), part_size = part_of(in, item);
-  int64_t rank = -1, bytes;
-  errno = 0;
-  bool digits = key->kind == DECK_SCALAR && key->text[0] && !key->text[strspn(key->text, "0123456789")];
-  if (digits && (key->text[0] != '0' || !key->text[1])) rank = strtoll(key->text, NULL, 10);
-  if (rank < 0 || errno)
-    return param_refuse(&part, "has '%s' where a rank should be", key->kind == DECK_SCALAR ? key->text : "a list");
+  int64_t rank = param_parse_rank(&part), bytes;
+  if (rank < 0) return false;
   if (!param_parse_size(&part_size, &bytes)) return false;
   sizes->ranks = mem_resize(sizes->ranks, sizeof *sizes->ranks * (size_t)(sizes->n + 1));
   sizes->bytes = mem_resize(sizes->bytes, sizeof *sizes->bytes * (size_t)(sizes->n + 1));

@@ -20,7 +20,9 @@ const char *param_get_scalar(const struct param_input *in, bool may_be_quoted);
 /* One of each for every type. Parsers replace *value only when they return true; what a format returns is owned by the
  * caller; clearing leaves freed pointers behind. */
 #define PARAM_PARSERS(X)                                                                                               \
-  X(bool) X(int) X(float) X(string) X(deck_path) X(choice) X(size) X(duration) X(pair) X(mix) X(rank_sizes) X(partition)
+  X(bool)                                                                                                              \
+  X(int) X(float) X(string) X(deck_path) X(choice) X(size) X(duration) X(pair) X(mix) X(rank_sizes) X(rank_factors)    \
+      X(uniform) X(link) X(partition)
 #define X(type)                                                                                                        \
   bool param_parse_##type(const struct param_input *in, void *value);                                                  \
   char *param_format_##type(const struct param_row *row, const void *value);
@@ -30,6 +32,11 @@ void param_clear_string(void *value);
 void param_clear_mix(void *value);
 void param_clear_rank_sizes(void *value);
 void param_clear_partition(void *value);
+void param_clear_rank_factors(void *value);
+void param_clear_uniform(void *value);
+
+/* The node as a rank; -1 after a message. */
+int64_t param_parse_rank(const struct param_input *in);
 
 /* A text or path that can be written back on one line; *text is owned by the caller. */
 bool param_parse_text(const struct param_input *in, char **text);

@@ -56,6 +56,10 @@ static const struct {
     [PARAM_MIX] = {param_parse_mix, param_format_mix, param_clear_mix, sizeof(param_MIX)},
     [PARAM_RANK_SIZES] = {param_parse_rank_sizes, param_format_rank_sizes, param_clear_rank_sizes,
                           sizeof(param_RANK_SIZES)},
+    [PARAM_RANK_FACTORS] = {param_parse_rank_factors, param_format_rank_factors, param_clear_rank_factors,
+                            sizeof(param_RANK_FACTORS)},
+    [PARAM_UNIFORM] = {param_parse_uniform, param_format_uniform, param_clear_uniform, sizeof(param_UNIFORM)},
+    [PARAM_LINK] = {param_parse_link, param_format_link, NULL, sizeof(param_LINK)},
     [PARAM_PARTITION] = {param_parse_partition, param_format_partition, param_clear_partition, sizeof(param_PARTITION)},
 };
 

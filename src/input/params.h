@@ -35,6 +35,40 @@ struct params_partition {
   int64_t n;
 };
 
+/* Factors of single ranks, ascending. */
+struct params_rank_factors {
+  int64_t *ranks; /* [n] */
+  double *factors;
+  int64_t n;
+};
+
+/* The times of cost.uniform, in ms: X(key). */
+#define PARAMS_TIMES(X) X(forward_ms) X(input_ms) X(weight_ms) X(recompute_ms) X(send_ms)
+#define X(key) PARAMS_TIME_##key,
+enum params_time { PARAMS_TIMES(X) PARAMS_TIME_COUNT };
+#undef X
+struct params_uniform {
+  struct params_uniform_time {
+    double *ms;   /* [n] */
+    int64_t n;    /* 0: not given */
+    bool by_rank; /* a list, of which the ranks are not counted against the plan; else one value */
+  } times[PARAMS_TIME_COUNT];
+};
+
+/* What messages take: X(key, meaning). The node_ ones are those inside a node, where they differ. */
+#define PARAMS_LINK_KEYS(X)                                                                                            \
+  X(latency_us)                                                                                                        \
+  X(gb_per_s)                                                                                                          \
+  X(node_latency_us)                                                                                                   \
+  X(node_gb_per_s)
+#define X(key) PARAMS_LINK_##key,
+enum params_link_key { PARAMS_LINK_KEYS(X) PARAMS_LINK_COUNT };
+#undef X
+struct params_link {
+  double values[PARAMS_LINK_COUNT];
+  bool given[PARAMS_LINK_COUNT];
+};
+
 /* Types of keys: name, C type, what it is called in messages and the manual. Texts and lists are owned by the params. */
 #define PARAM_TYPES(X)                                                                                                 \
   X(BOOL, bool, "true or false")                                                                                       \
@@ -49,6 +83,10 @@ struct params_partition {
   X(PAIR, struct params_pair, "a list of two numbers, as [0.9, 0.95]")                                                 \
   X(MIX, struct params_mix, "a prefix of .bin/.idx files, a list of them, or a map of prefix to weight")               \
   X(RANK_SIZES, struct params_rank_sizes, "a map of rank to size, as {0: 40 GiB, 3: 20 GiB}")                          \
+  X(RANK_FACTORS, struct params_rank_factors, "a map of rank to factor, as {3: 0.5}")                                  \
+  X(UNIFORM, struct params_uniform,                                                                                    \
+    "a map of forward_ms, input_ms, weight_ms, recompute_ms, send_ms to a number, or a list by rank")                  \
+  X(LINK, struct params_link, "a map of latency_us, gb_per_s, node_latency_us, node_gb_per_s to a number")             \
   X(PARTITION, struct params_partition, "auto, even, or a list of blocks a stage, as [3, 4.5, 4.5]")
 
 #define X(type, c_type, text) PARAM_##type,
@@ -125,6 +163,8 @@ void params_set_used(struct params *params, enum param_id id, const char *value,
 /* Writes used.yml: every key, its help and where its value comes from; a deck that gives the same values when run from the
  * same working directory. Atomically. Rank 0. */
 int params_write_used(const struct params *params, const char *path);
+/* The same text for a file that lies at `path`; owned by the caller. */
+char *params_format_used(const struct params *params, const char *path);
 /* Holds the parameters of a run that goes on against the used.yml that it began with: STATUS_MISTAKE names each key that
  * may not change and did, with both values. Rank 0. */
 int params_compare_resume(const struct params *now, const char *used_path);

@@ -112,6 +112,19 @@ static void check_stages(const struct check *check) {
                (long long)limits->ranks[limits->n - 1], stages, stages - 1);
 }
 
+/* Times by hand need the hand. */
+static void check_cost(const struct check *check) {
+  const struct params *params = check->params;
+  if (check->broken[PARAM_cost_source]) return;
+  int source = params->cost.source;
+  if (source == PARAMS_COST_SOURCE_UNIFORM && !check->broken[PARAM_cost_uniform] &&
+      !params_is_set(params, PARAM_cost_uniform))
+    contradict(check, PARAM_cost_source, "is uniform, but 'cost.uniform' gives no times");
+  if (source == PARAMS_COST_SOURCE_TABLE && !check->broken[PARAM_cost_table] &&
+      !params_is_set(params, PARAM_cost_table))
+    contradict(check, PARAM_cost_source, "is table, but 'cost.table' names no file");
+}
+
 void params_check(const struct params *params, const bool broken[PARAM_COUNT], struct mistakes *mistakes) {
   const struct check check = {params, broken, mistakes};
   check_model(&check);
@@ -119,4 +132,5 @@ void params_check(const struct params *params, const bool broken[PARAM_COUNT], s
   check_schedule(&check);
   check_evaluation(&check);
   check_stages(&check);
+  check_cost(&check);
 }

@@ -81,6 +81,18 @@ static void print_used(FILE *out, const struct params *params, const char *path)
   }
 }
 
+char *params_format_used(const struct params *params, const char *path) {
+  char *buffer = NULL;
+  size_t size;
+  FILE *out = open_memstream(&buffer, &size);
+  CHECK(out, "out of memory");
+  print_used(out, params, path);
+  CHECK(!fclose(out), "out of memory");
+  char *text = mem_strdup(buffer);
+  free(buffer);
+  return text;
+}
+
 int params_write_used(const struct params *params, const char *path) {
   char *temporary = mem_format("%s.tmp", path);
   FILE *out = fopen(temporary, "w");

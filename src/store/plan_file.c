@@ -15,7 +15,7 @@
 #include "store/trace_rows.h"
 
 #define PLAN_FORMAT "penstock-plan"
-enum { PLAN_VERSION = 1 };
+enum { PLAN_VERSION = 2 };
 
 /* ---- tables that are this file's own ---- */
 
@@ -25,6 +25,7 @@ struct plan_file_edge {
 
 #define X(id, name) name,
 static const char *const layer_kind_names[] = {LAYER_KINDS(X) NULL};
+static const char *const op_kind_names[] = {OP_KINDS(X) NULL};
 #undef X
 
 #define C(row, member, type) ROWS_COLUMN(plan_file_##row, member, type, NULL)
@@ -35,7 +36,19 @@ static const struct rows_column stage_columns[] = {C(stage, stage, H5_INT32), C(
 static const struct rows_column replica_columns[] = {C(replica, stage, H5_INT32), C(replica, replica, H5_INT32),
                                                      C(replica, rank, H5_INT32)};
 static const struct rows_column micro_columns[] = {C(micro, microbatch, H5_INT32), C(micro, rows, H5_INT32),
-                                                   C(micro, length, H5_INT32), C(micro, tokens, H5_INT64)};
+                                                   C(micro, length, H5_INT32), C(micro, tokens, H5_INT64),
+                                                   C(micro, labels, H5_INT64)};
+static const struct rows_column recompute_columns[] = {
+    C(recompute, layer, H5_INT32), C(recompute, op, H5_INT32), C(recompute, first_microbatch, H5_INT32),
+    C(recompute, last_microbatch, H5_INT32), C(recompute, discard, H5_INT32)};
+#define SECONDS(row, member) ROWS_COLUMN(plan_file_##row, member, H5_FLOAT64, "s")
+static const struct rows_column cost_columns[] = {C(cost, layer, H5_INT32),
+                                                  C(cost, op, H5_INT32),
+                                                  SECONDS(cost, forward_s),
+                                                  SECONDS(cost, input_s),
+                                                  SECONDS(cost, weight_s),
+                                                  BYTES(cost, bytes_kept),
+                                                  ROWS_ENUM(plan_file_cost, kind, op_kind_names)};
 static const struct rows_column layer_columns[] = {
     C(layer, layer, H5_INT32),     ROWS_ENUM(plan_file_layer, kind, layer_kind_names),
     C(layer, stage, H5_INT32),     C(layer, parameters, H5_INT64),
@@ -46,6 +59,8 @@ static const struct rows_table edges = ROWS_TABLE("/edges", plan_file_edge, edge
 static const struct rows_table stages = ROWS_TABLE("/stages", plan_file_stage, stage_columns);
 static const struct rows_table replicas = ROWS_TABLE("/replicas", plan_file_replica, replica_columns);
 static const struct rows_table micros = ROWS_TABLE("/microbatches", plan_file_micro, micro_columns);
+static const struct rows_table recomputes = ROWS_TABLE("/recompute", plan_file_recompute, recompute_columns);
+static const struct rows_table costs = ROWS_TABLE("/costs", plan_file_cost, cost_columns);
 static const struct rows_table layers = ROWS_TABLE("/layers", plan_file_layer, layer_columns);
 static const struct rows_table limits = ROWS_TABLE("/limits", plan_file_limit, limit_columns);
 
@@ -59,9 +74,10 @@ static int give_rows(struct h5_file *file, const struct rows_table *table, void 
   return status;
 }
 
-static int write_nodes(struct h5_file *file, const struct dag *dag) {
+static int write_nodes(struct h5_file *file, const struct dag *dag, const struct plan_file_prediction *p) {
   struct node_row *rows = MEM_NEW(struct node_row, dag->n_nodes);
-  for (int32_t i = 0; i < dag->n_nodes; i++) rows[i] = trace_rows_make_node(dag, i, 0, NAN, NAN);
+  for (int32_t i = 0; i < dag->n_nodes; i++)
+    rows[i] = trace_rows_make_node(dag, i, 0, p ? p->start_s[i] : NAN, p ? p->end_s[i] : NAN);
   int status = give_rows(file, trace_rows_get_nodes(), rows, dag->n_nodes);
   if (status) return status;
   struct plan_file_edge *pairs = MEM_NEW(struct plan_file_edge, dag->n_edges);
@@ -108,10 +124,29 @@ static int write_micros(struct h5_file *file, const struct plan *plan) {
   struct plan_file_micro *rows = MEM_NEW(struct plan_file_micro, plan->n_micro);
   for (int32_t m = 0; m < plan->n_micro; m++) {
     const struct plan_micro *micro = &plan->micro[m];
-    rows[m] = (struct plan_file_micro){
-        .microbatch = m, .rows = micro->rows, .length = micro->length, .tokens = micro->tokens};
+    rows[m] = (struct plan_file_micro){.microbatch = m,
+                                       .rows = micro->rows,
+                                       .length = micro->length,
+                                       .tokens = micro->tokens,
+                                       .labels = micro->labels};
   }
   return give_rows(file, &micros, rows, plan->n_micro);
+}
+
+static int write_recompute(struct h5_file *file, const struct plan *plan) {
+  struct plan_file_recompute *rows = MEM_NEW(struct plan_file_recompute, (int64_t)plan->n_recompute * LAYER_MAX_OPS);
+  int64_t n = 0;
+  for (int32_t k = 0; k < plan->n_recompute; k++)
+    for (int32_t o = 0; o < LAYER_MAX_OPS; o++)
+      if (plan->recompute[k].ops >> o & 1)
+        rows[n++] = (struct plan_file_recompute){plan->recompute[k].layer, o, plan->recompute[k].first_micro,
+                                                 plan->recompute[k].last_micro, 1};
+  return give_rows(file, &recomputes, rows, n);
+}
+
+static int write_costs(struct h5_file *file, const struct plan_file_prediction *p) {
+  int status = rows_create(file, &costs);
+  return status || !p ? status : rows_append(file, &costs, p->costs, p->n_costs);
 }
 
 static int64_t count_kept(const struct plan *plan, const struct model *model, const struct layer *layer) {
@@ -140,28 +175,42 @@ static int write_layers(struct h5_file *file, const struct plan *plan, const str
   return give_rows(file, &layers, rows, plan->n_layers);
 }
 
-static int write_attributes(struct h5_file *file, const struct plan *plan, const char *deck) {
+static int write_attributes(struct h5_file *file, const struct plan_file_content *content) {
+  const struct plan *plan = content->plan;
+  const struct plan_file_prediction *p = content->prediction;
   int status = h5_write_text(file, "/", "format", PLAN_FORMAT);
   if (!status) status = h5_write_int(file, "/", "version", PLAN_VERSION);
   if (!status) status = h5_write_text(file, "/", "planner", plan->planner);
   if (!status) status = h5_write_int(file, "/", "hash", (int64_t)plan->hash);
   if (!status) status = h5_write_int(file, "/", "n_ranks", plan->n_ranks);
-  if (!status) status = h5_write_text(file, "/", "deck", deck ? deck : "");
+#define X(name)                                                                                                        \
+  if (!status) status = h5_write_int(file, "/", #name, plan->name);
+  PLAN_FILE_FLAGS(X)
+#undef X
+  if (!status) status = h5_write_double(file, "/", "predicted_step_s", p ? p->step_s : NAN);
+  if (!status) status = h5_write_text(file, "/", "cost_source", p ? p->cost_source : "");
+  if (!status) status = h5_write_text(file, "/", "deck", content->deck ? content->deck : "");
+  if (!status) status = h5_write_text(file, "/", "model", content->model_json ? content->model_json : "");
   return status;
 }
 
-int plan_file_write(const char *path, const struct plan *plan, const struct dag *dag, const struct model *model,
-                    const char *deck) {
+static int write_tables(struct h5_file *file, const struct plan_file_content *content) {
+  int status = write_nodes(file, content->dag, content->prediction);
+  if (!status) status = write_layers(file, content->plan, content->model);
+  if (!status) status = write_stages(file, content->plan);
+  if (!status) status = write_micros(file, content->plan);
+  if (!status) status = write_recompute(file, content->plan);
+  if (!status) status = write_costs(file, content->prediction);
+  if (!status) status = write_limits(file, content->plan);
+  return status ? status : write_peaks(file, content->dag);
+}
+
+int plan_file_write(const char *path, const struct plan_file_content *content) {
   struct h5_file *file;
   int status = h5_create(path, &file);
   if (status) return status;
-  status = write_attributes(file, plan, deck);
-  if (!status) status = write_nodes(file, dag);
-  if (!status) status = write_layers(file, plan, model);
-  if (!status) status = write_stages(file, plan);
-  if (!status) status = write_micros(file, plan);
-  if (!status) status = write_limits(file, plan);
-  if (!status) status = write_peaks(file, dag);
+  status = write_attributes(file, content);
+  if (!status) status = write_tables(file, content);
   if (!status) return h5_close(&file);
   h5_discard(&file);
   return status;
@@ -169,17 +218,40 @@ int plan_file_write(const char *path, const struct plan *plan, const struct dag 
 
 /* ---- reading ---- */
 
-static int read_attributes(struct h5_file *h5, const char *path, struct plan_file *file) {
+static int read_flag(struct h5_file *h5, const char *name, bool *flag) {
+  int64_t value = 0;
+  int status = h5_read_int(h5, "/", name, &value);
+  *flag = value != 0;
+  return status;
+}
+
+static int check_format(struct h5_file *h5, const char *path) {
   char *format = NULL;
-  int64_t hash = 0, n_ranks = 0;
+  int64_t version = 0;
   int status = h5_read_text(h5, "/", "format", &format);
   if (!status && strcmp(format, PLAN_FORMAT))
     status = error_raise(STATUS_MISTAKE, "%s is no plan: its format is '%s'", path, format);
   mem_free(format);
+  if (!status) status = h5_read_int(h5, "/", "version", &version);
+  if (!status && version != PLAN_VERSION)
+    status = error_raise(STATUS_MISTAKE, "%s is a plan of version %lld, this program reads version %d: make it anew",
+                         path, (long long)version, PLAN_VERSION);
+  return status;
+}
+
+static int read_attributes(struct h5_file *h5, const char *path, struct plan_file *file) {
+  int64_t hash = 0, n_ranks = 0;
+  int status = check_format(h5, path);
   if (!status) status = h5_read_text(h5, "/", "planner", &file->planner);
   if (!status) status = h5_read_text(h5, "/", "deck", &file->deck);
+  if (!status) status = h5_read_text(h5, "/", "model", &file->model_json);
   if (!status) status = h5_read_int(h5, "/", "hash", &hash);
   if (!status) status = h5_read_int(h5, "/", "n_ranks", &n_ranks);
+#define X(name)                                                                                                        \
+  if (!status) status = read_flag(h5, #name, &file->name);
+  PLAN_FILE_FLAGS(X)
+#undef X
+  if (!status) status = h5_read_double(h5, "/", "predicted_step_s", &file->predicted_step_s);
   file->hash = (uint64_t)hash;
   file->n_ranks = (int32_t)n_ranks;
   return status;
@@ -194,6 +266,7 @@ int plan_file_read(const char *path, struct plan_file *file) {
   if (!status) status = rows_read_all(h5, &stages, (void **)&file->stages, &file->n_stages);
   if (!status) status = rows_read_all(h5, &replicas, (void **)&file->replicas, &file->n_replicas);
   if (!status) status = rows_read_all(h5, &micros, (void **)&file->micro, &file->n_micro);
+  if (!status) status = rows_read_all(h5, &recomputes, (void **)&file->recompute, &file->n_recompute);
   if (!status) status = rows_read_all(h5, &layers, (void **)&file->layers, &file->n_layers);
   if (!status) status = rows_read_all(h5, &limits, (void **)&file->limits, &file->n_limits);
   if (!status) status = rows_read_all(h5, trace_rows_get_plan_peaks(), (void **)&file->peaks, &file->n_peaks);
@@ -204,9 +277,11 @@ int plan_file_read(const char *path, struct plan_file *file) {
 void plan_file_fini(struct plan_file *file) {
   mem_free(file->planner);
   mem_free(file->deck);
+  mem_free(file->model_json);
   mem_free(file->stages);
   mem_free(file->replicas);
   mem_free(file->micro);
+  mem_free(file->recompute);
   mem_free(file->layers);
   mem_free(file->limits);
   mem_free(file->peaks);

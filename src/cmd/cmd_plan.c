@@ -1,0 +1,197 @@
+/* penstock plan DECK: what a deck's plan will do, without running it. One process, no MPI: the ranks planned for are
+ * pipeline.stages.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "data/dataset.h"
+#include "exec/predict.h"
+#include "exec/setup.h"
+#include "input/deck.h"
+#include "report/plan_report.h"
+#include "store/disk.h"
+
+/* A deck made ready for planning. */
+struct plan_job {
+  struct params params;
+  char *json, *notes;
+  struct model *model;
+  struct cost *cost;
+  struct plan_micro *micro;
+  int64_t *limits;
+  struct plan_request request;
+};
+
+static void close_job(struct plan_job *job) {
+  cost_destroy(&job->cost);
+  model_destroy(&job->model);
+  mem_free(job->micro);
+  mem_free(job->limits);
+  mem_free(job->json);
+  mem_free(job->notes);
+  params_fini(&job->params);
+}
+
+static int read_params(const char *deck, const struct option_list *overrides, struct params *params) {
+  static const enum param_id needed[] = {PARAM_data_sequence_length, PARAM_data_global_batch};
+  char *text;
+  int status = deck_read_text(deck, &text);
+  if (status) return status;
+  status = params_parse(text, overrides->items, overrides->n, params);
+  mem_free(text);
+  if (!status) status = params_require(params, "a plan", needed, sizeof needed / sizeof *needed);
+  if (status || params_is_set(params, PARAM_pipeline_stages)) return status;
+  log_warn("pipeline.stages is not given: this is the plan for 1 rank");
+  params_set_used(params, PARAM_pipeline_stages, "1", "one rank when it is not given");
+  return STATUS_OK;
+}
+
+/* Tokens of the longest row: with fixed batching every row, else that of the token files. */
+static int find_longest(const struct plan_job *job, int64_t *longest) {
+  static const enum param_id needed[] = {PARAM_data_train};
+  const struct params *params = &job->params;
+  struct dataset *dataset = NULL;
+  *longest = params->data.sequence_length;
+  if (params->data.batching == PARAMS_BATCHING_FIXED) return STATUS_OK;
+  int status = params_require(params, "a plan for rows of their own lengths", needed, 1);
+  if (!status) status = setup_open_data(params, job->model, &params->data.train, params->data.shuffle, &dataset);
+  if (!status) *longest = dataset_get_longest(dataset);
+  dataset_close(&dataset);
+  return status;
+}
+
+static int make_request(struct plan_job *job) {
+  const struct params *params = &job->params;
+  int32_t n_ranks = (int32_t)params->pipeline.stages;
+  int64_t longest;
+  int status = request_check_rank_limits(params, n_ranks);
+  if (!status) status = find_longest(job, &longest);
+  if (status) return status;
+  int32_t n_micro = request_make_worst(params->data.global_batch, params->data.micro_batch, longest, &job->micro);
+  job->limits = MEM_NEW(int64_t, n_ranks);
+  for (int32_t r = 0; r < n_ranks; r++) job->limits[r] = request_get_limit(params, r, INT64_MAX);
+  job->request = request_make(params, job->model, n_ranks, n_micro, job->micro, job->limits);
+  return cost_create(params, job->model, n_ranks, &job->cost, &job->notes);
+}
+
+static int open_job(const char *deck, const struct option_list *overrides, struct plan_job *job) {
+  *job = (struct plan_job){0};
+  int status = read_params(deck, overrides, &job->params);
+  if (!status) status = request_read_config(&job->params, &job->json);
+  if (!status) status = request_create_model(&job->params, job->json, &job->model);
+  if (!status) status = request_check_positions(&job->params, job->model);
+  return status ? status : make_request(job);
+}
+
+/* Writes a text that this call frees. */
+static int print_text(char *text) {
+  fputs(text, stdout);
+  mem_free(text);
+  if (fflush(stdout) || ferror(stdout)) return error_raise(STATUS_FAILED, "standard output cannot be written");
+  return STATUS_OK;
+}
+
+static struct plan_report make_report(const struct plan_job *job, const struct prediction *p) {
+  return (struct plan_report){p->plan, p->dag, job->model, p->result, cost_get_source(job->cost), job->notes};
+}
+
+/* ---- one plan ---- */
+
+static int write_plan(const struct plan_job *job, const struct prediction *prediction, const char *path) {
+  char *deck = params_format_used(&job->params, path);
+  int status = disk_make_folder(job->params.run.folder);
+  if (!status) status = predict_write(prediction, job->model, job->cost, path, deck, job->json);
+  mem_free(deck);
+  return status;
+}
+
+static int plan_one(const struct plan_job *job, bool json) {
+  struct prediction prediction;
+  const char *planner = params_get_choice(&job->params, PARAM_pipeline_planner);
+  int status = predict_request(planner, &job->request, job->cost, &prediction);
+  if (status) return status;
+  char *path = mem_format("%s/plan.h5", job->params.run.folder);
+  struct plan_report report = make_report(job, &prediction);
+  status = write_plan(job, &prediction, path);
+  if (!status) status = print_text(json ? plan_report_format_json(&report, NULL, 0) : plan_report_format(&report));
+  if (!status && !json) status = print_text(mem_format("\nwritten: %s\n", path));
+  mem_free(path);
+  predict_fini(&prediction);
+  return status;
+}
+
+/* ---- every planner ---- */
+
+/* Keeps the fastest prediction in *best. */
+static void try_planner(const struct plan_job *job, const char *name, struct plan_choice *choice,
+                        struct prediction *best) {
+  struct prediction p;
+  *choice = (struct plan_choice){.planner = name};
+  if (predict_request(name, &job->request, job->cost, &p)) {
+    choice->reason = mem_strdup(error_text());
+    error_clear();
+    return;
+  }
+  struct plan_report report = make_report(job, &p);
+  choice->step_s = p.result->step;
+  choice->shares = plan_report_get_shares(&report);
+  for (int32_t r = 0; r < p.plan->n_ranks; r++) {
+    int64_t peak = dag_get_peak(p.dag, r, NULL);
+    if (peak > choice->peak_bytes) choice->peak_bytes = peak;
+  }
+  bool better = !best->plan || p.result->step < best->result->step;
+  predict_fini(better ? best : &p);
+  if (better) *best = p;
+}
+
+static int print_choices(const struct plan_job *job, const struct prediction *best, const struct plan_choice *choices,
+                         int n, bool json) {
+  if (json) {
+    struct plan_report report = make_report(job, best);
+    return print_text(plan_report_format_json(best->plan ? &report : NULL, choices, n));
+  }
+  int status = print_text(mem_format("costs: %s\n", cost_get_source(job->cost)));
+  return status ? status : print_text(plan_report_format_choices(choices, n));
+}
+
+static int compare_planners(const struct plan_job *job, bool json) {
+  const struct planner *const *planners = planner_get_all();
+  struct prediction best = {0};
+  int n = 0;
+  while (planners[n]) n++;
+  struct plan_choice *choices = MEM_NEW(struct plan_choice, n);
+  for (int i = 0; i < n; i++) try_planner(job, planners[i]->name, &choices[i], &best);
+  plan_report_sort(choices, n);
+  int status = print_choices(job, &best, choices, n, json);
+  if (!status && !best.plan) status = error_raise(STATUS_MISTAKE, "no planner has a plan that fits");
+  for (int i = 0; i < n; i++) mem_free(choices[i].reason);
+  mem_free(choices);
+  predict_fini(&best);
+  return status;
+}
+
+int cmd_plan(int argc, char **argv) {
+  struct option_list overrides = {0};
+  bool json = false, compare = false, done = false;
+  const struct option_spec specs[] = {
+      OPTION_OVERRIDES(&overrides),
+      {"--compare", OPTION_FLAG, NULL, "runs every planner and prints one table, best first; writes nothing", &compare},
+      {"--json", OPTION_FLAG, NULL, "prints one JSON object on standard output", &json},
+      {0},
+  };
+  struct plan_job job;
+  int status = options_parse(&argc, argv, specs, &done);
+  if (!status && !done && argc != 2) status = error_raise(STATUS_MISTAKE, "plan takes one deck: penstock plan DECK");
+  if (!status && !done) {
+    status = open_job(argv[1], &overrides, &job);
+    if (!status) status = compare ? compare_planners(&job, json) : plan_one(&job, json);
+    close_job(&job);
+  }
+  options_fini(&overrides);
+  return status;
+}

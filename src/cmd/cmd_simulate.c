@@ -1,0 +1,96 @@
+/* penstock simulate PLAN.h5: what a plan does, with the costs of its deck or others. One process, no MPI. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "exec/predict.h"
+#include "input/deck.h"
+#include "report/plan_report.h"
+#include "store/plan_file.h"
+
+static int parse_iterations(const char *text, int32_t *n) {
+  char *end = NULL;
+  long value = text ? strtol(text, &end, 10) : 1;
+  *n = (int32_t)value;
+  if (text && (end == text || *end || value < 1 || value > 1000000))
+    return error_raise(STATUS_MISTAKE, "--iterations %s: a number of steps, 1 to 1000000", text);
+  return STATUS_OK;
+}
+
+/* The deck that the plan was made from, with what -D changes. */
+static int read_params(const char *path, const struct plan_file *file, const struct option_list *overrides,
+                       struct params *params) {
+  char *text = deck_wrap_text(path, file->deck);
+  int status = params_parse(text, overrides->items, overrides->n, params);
+  mem_free(text);
+  return status;
+}
+
+static int print_result(const struct plan_report *report, bool json) {
+  char *text = json ? plan_report_format_json(report, NULL, 0) : plan_report_format_times(report);
+  fputs(text, stdout);
+  mem_free(text);
+  if (fflush(stdout) || ferror(stdout)) return error_raise(STATUS_FAILED, "standard output cannot be written");
+  return STATUS_OK;
+}
+
+/* `plan` is taken over. */
+static int simulate(const struct params *params, const struct model *model, struct plan *plan, int32_t n, bool json) {
+  struct cost *cost = NULL;
+  struct prediction prediction;
+  char *notes = NULL;
+  int status = cost_create(params, model, plan->n_ranks, &cost, &notes);
+  if (status) {
+    plan_destroy(&plan);
+    return status;
+  }
+  status = predict_plan(plan, model, cost, n, &prediction);
+  if (!status) {
+    struct plan_report report = {prediction.plan,   prediction.dag,        model,
+                                 prediction.result, cost_get_source(cost), notes};
+    status = print_result(&report, json);
+    predict_fini(&prediction);
+  }
+  cost_destroy(&cost);
+  mem_free(notes);
+  return status;
+}
+
+static int simulate_file(const char *path, const struct option_list *overrides, int32_t n, bool json) {
+  struct plan_file file;
+  struct params params = {0};
+  struct model *model = NULL;
+  struct plan *plan = NULL;
+  int status = plan_file_read(path, &file);
+  if (!status) status = read_params(path, &file, overrides, &params);
+  if (!status) status = model_create(file.model_json, path, -1, &model, NULL);
+  if (!status) status = plan_file_load(path, &file, &plan);
+  if (!status) status = simulate(&params, model, plan, n, json);
+  model_destroy(&model);
+  params_fini(&params);
+  plan_file_fini(&file);
+  return status;
+}
+
+int cmd_simulate(int argc, char **argv) {
+  struct option_list overrides = {0};
+  const char *text = NULL;
+  bool json = false, done = false;
+  int32_t n = 1;
+  const struct option_spec specs[] = {
+      OPTION_OVERRIDES(&overrides),
+      {"--iterations", OPTION_TEXT, "N", "steps back to back (default: 1)", &text},
+      {"--json", OPTION_FLAG, NULL, "prints one JSON object on standard output", &json},
+      {0},
+  };
+  int status = options_parse(&argc, argv, specs, &done);
+  if (!status && !done && argc != 2)
+    status = error_raise(STATUS_MISTAKE, "simulate takes one plan: penstock simulate RUN/plan.h5");
+  if (!status && !done) status = parse_iterations(text, &n);
+  if (!status && !done) status = simulate_file(argv[1], &overrides, n, json);
+  options_fini(&overrides);
+  return status;
+}

@@ -1,0 +1,182 @@
+/* The table of sources, and what is the same for all of them: speeds of ranks, links, nodes. */
+#include "cost/cost_source.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+static const struct cost_source *const sources[PARAMS_cost_source_COUNT] = {
+    [PARAMS_COST_SOURCE_PRESET] = &cost_preset,
+    [PARAMS_COST_SOURCE_UNIFORM] = &cost_uniform,
+    [PARAMS_COST_SOURCE_TABLE] = &cost_table,
+};
+
+void cost_add_note(char **notes, const char *format, ...) {
+  char line[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  char *longer = mem_format("%s%s%s", *notes, (*notes)[0] ? "\n" : "", line);
+  mem_free(*notes);
+  *notes = longer;
+}
+
+const char *cost_get_time_name(enum params_time time) {
+#define X(key) #key,
+  static const char *const names[] = {PARAMS_TIMES(X)};
+#undef X
+  return names[time];
+}
+
+int cost_spread_time(const struct cost *cost, const struct params *params, enum params_time time, double **seconds) {
+  const struct params_uniform_time *given = &params->cost.uniform.times[time];
+  *seconds = NULL;
+  if (!given->n) return STATUS_OK;
+  if (given->by_rank && given->n != cost->n_ranks)
+    return error_raise(STATUS_MISTAKE,
+                       "cost.uniform: %s lists %lld ranks, the plan has %d (pipeline.stages): one value a rank, or one "
+                       "for all",
+                       cost_get_time_name(time), (long long)given->n, (int)cost->n_ranks);
+  *seconds = MEM_NEW(double, cost->n_ranks);
+  for (int32_t r = 0; r < cost->n_ranks; r++) (*seconds)[r] = given->ms[given->by_rank ? r : 0] * 1e-3;
+  return STATUS_OK;
+}
+
+void cost_put_link(struct cost *cost, const struct params *params) {
+  const struct params_link *link = &params->cost.link;
+  struct cost_link *both[] = {&cost->inside, &cost->across};
+  for (int i = 0; i < 2; i++) {
+    if (link->given[PARAMS_LINK_latency_us]) both[i]->latency_s = link->values[PARAMS_LINK_latency_us] * 1e-6;
+    if (link->given[PARAMS_LINK_gb_per_s]) both[i]->bytes_per_s = link->values[PARAMS_LINK_gb_per_s] * 1e9;
+  }
+  if (link->given[PARAMS_LINK_node_latency_us])
+    cost->inside.latency_s = link->values[PARAMS_LINK_node_latency_us] * 1e-6;
+  if (link->given[PARAMS_LINK_node_gb_per_s]) cost->inside.bytes_per_s = link->values[PARAMS_LINK_node_gb_per_s] * 1e9;
+}
+
+static int put_speeds(struct cost *cost, const struct params *params) {
+  const struct params_rank_factors *list = &params->device.rank_speeds;
+  cost->speeds = MEM_NEW(double, cost->n_ranks);
+  for (int32_t r = 0; r < cost->n_ranks; r++) cost->speeds[r] = 1;
+  for (int64_t i = 0; i < list->n; i++) {
+    if (list->ranks[i] >= cost->n_ranks)
+      return error_raise(STATUS_MISTAKE,
+                         "device.rank_speeds names rank %lld; the plan has ranks 0 to %d (pipeline.stages)",
+                         (long long)list->ranks[i], (int)cost->n_ranks - 1);
+    cost->speeds[list->ranks[i]] = list->factors[i];
+  }
+  return STATUS_OK;
+}
+
+int cost_create(const struct params *params, const struct model *model, int32_t n_ranks, struct cost **cost,
+                char **notes) {
+  struct cost *made = MEM_NEW(struct cost, 1);
+  *made = (struct cost){.source = sources[params->cost.source],
+                        .model = model,
+                        .n_ranks = n_ranks,
+                        .inside = {0, INFINITY},
+                        .across = {0, INFINITY},
+                        .node_size = n_ranks,
+                        .eager_bytes = INT64_MAX};
+  *notes = mem_strdup("");
+  for (int32_t l = 0; l < model->n_layers; l++) made->n_body += model->layers[l].block >= 0;
+  int status = put_speeds(made, params);
+  if (!status) status = made->source->create(made, params, notes);
+  if (params_is_set(params, PARAM_cost_node_size)) made->node_size = params->cost.node_size;
+  if (status) {
+    cost_destroy(&made);
+    mem_free(*notes);
+    *notes = NULL;
+  }
+  *cost = made;
+  return status;
+}
+
+void cost_destroy(struct cost **cost) {
+  if (!*cost) return;
+  (*cost)->source->destroy(*cost);
+  mem_free((*cost)->text);
+  mem_free((*cost)->speeds);
+  mem_free((*cost)->send_s);
+  mem_free(*cost);
+  *cost = NULL;
+}
+
+const char *cost_get_source(const struct cost *cost) { return cost->text; }
+
+/* ---- compute ---- */
+
+double cost_get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum cost_pass pass, int64_t rows,
+                   int64_t length) {
+  return cost->source->get_op(cost, rank, layer, op, pass, rows, length) / cost->speeds[rank];
+}
+
+double cost_get_layer(const struct cost *cost, int32_t rank, int32_t layer, enum cost_pass pass, int64_t rows,
+                      int64_t length) {
+  double sum = 0;
+  for (int o = 0; o < cost->model->layers[layer].n_ops; o++)
+    sum += cost_get_op(cost, rank, layer, o, pass, rows, length);
+  return sum;
+}
+
+double cost_get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded, int64_t rows,
+                          int64_t length) {
+  if (!discarded) return 0;
+  return cost->source->get_recompute(cost, rank, layer, discarded, rows, length) / cost->speeds[rank];
+}
+
+bool cost_recomputes_whole(const struct cost *cost) { return cost->source->recomputes_whole; }
+
+double cost_get_share_factor(const struct cost *cost, enum cost_pass pass, int64_t n_body) {
+  static const enum params_time times[COST_PASS_COUNT] = {[COST_FORWARD] = PARAMS_TIME_forward_ms,
+                                                          [COST_INPUT] = PARAMS_TIME_input_ms,
+                                                          [COST_WEIGHT] = PARAMS_TIME_weight_ms};
+  return cost->source->get_share_factor ? cost->source->get_share_factor(cost, times[pass], n_body) : 1;
+}
+
+double cost_get_recompute_share_factor(const struct cost *cost, int64_t n_body) {
+  if (!cost->source->get_share_factor) return 1;
+  return cost->source->get_share_factor(cost, PARAMS_TIME_recompute_ms, n_body);
+}
+
+double cost_get_update(const struct cost *cost, int32_t rank, int64_t n_floats) {
+  return cost->source->get_update ? cost->source->get_update(cost, n_floats) / cost->speeds[rank] : 0;
+}
+
+/* Ranks meet over a tree: each of its levels is a message. */
+double cost_get_norm(const struct cost *cost, int32_t rank, int64_t n_floats) {
+  if (!cost->source->get_norm) return 0;
+  const struct cost_link *farthest = cost->n_ranks > cost->node_size ? &cost->across : &cost->inside;
+  double levels = cost->n_ranks > 1 ? ceil(log2((double)cost->n_ranks)) : 0;
+  return cost->source->get_norm(cost, n_floats) / cost->speeds[rank] + 2 * levels * farthest->latency_s;
+}
+
+/* ---- messages ---- */
+
+struct cost_link cost_get_link(const struct cost *cost, int32_t from, int32_t to) {
+  return from / cost->node_size == to / cost->node_size ? cost->inside : cost->across;
+}
+
+static double get_link_time(const struct cost *cost, int32_t from, int32_t to, int64_t bytes) {
+  struct cost_link link = cost_get_link(cost, from, to);
+  return link.latency_s + (double)bytes / link.bytes_per_s;
+}
+
+double cost_get_message(const struct cost *cost, int32_t from, int32_t to, int64_t bytes) {
+  if (from == to) return 0;
+  return cost->send_s ? cost->send_s[from] : get_link_time(cost, from, to, bytes);
+}
+
+double cost_get_tie(const struct cost *cost, int32_t from, int32_t to, int64_t bytes) {
+  return from == to || !cost->ties ? 0 : get_link_time(cost, from, to, bytes);
+}
+
+int64_t cost_get_output_bytes(const struct cost *cost, int32_t layer, int64_t bytes) {
+  return cost->source->get_output_bytes ? cost->source->get_output_bytes(cost, layer) : bytes;
+}
+
+int64_t cost_get_eager_bytes(const struct cost *cost) { return cost->eager_bytes; }

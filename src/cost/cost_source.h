@@ -1,0 +1,54 @@
+/* What a source of times fills in. For cost*.c alone. */
+#ifndef PENSTOCK_COST_COST_SOURCE_H
+#define PENSTOCK_COST_COST_SOURCE_H
+
+#include "cost/cost.h"
+#include "input/params.h"
+
+struct cost_source {
+  /* Fills in cost->data and what of the rest differs from the default; adds to the notes with cost_add_note. */
+  int (*create)(struct cost *cost, const struct params *params, char **notes);
+  void (*destroy)(struct cost *cost);
+  /* At speed 1; see cost.h. */
+  double (*get_op)(const struct cost *cost, int32_t rank, int32_t layer, int op, enum cost_pass pass, int64_t rows,
+                   int64_t length);
+  double (*get_recompute)(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded, int64_t rows,
+                          int64_t length);
+  /* At speed 1, of n parameters. NULL: no time. */
+  double (*get_update)(const struct cost *cost, int64_t n_floats);
+  double (*get_norm)(const struct cost *cost, int64_t n_floats);
+  /* NULL: 1, the given bytes. */
+  double (*get_share_factor)(const struct cost *cost, enum params_time time, int64_t n_body);
+  int64_t (*get_output_bytes)(const struct cost *cost, int32_t layer);
+  bool recomputes_whole;
+};
+
+struct cost {
+  const struct cost_source *source;
+  const struct model *model; /* borrowed */
+  int32_t n_ranks;
+  int64_t n_body;                  /* layers between embedding and head */
+  char *text;                      /* cost_get_source */
+  double *speeds;                  /* [n_ranks] */
+  double *send_s;                  /* [n_ranks] of a message of the rank, whatever its size; NULL: by the link */
+  bool ties;                       /* gradient sums of a tied table take the link's time, else none */
+  struct cost_link inside, across; /* a node */
+  int64_t node_size;
+  int64_t eager_bytes;
+  void *data; /* the source's own */
+};
+
+/* The sources: cost_uniform.c, cost_table.c, cost_preset.c. */
+extern const struct cost_source cost_uniform, cost_table, cost_preset;
+
+/* Adds a line; *notes is owned by the caller. */
+void cost_add_note(char **notes, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Values by rank of a time of cost.uniform in seconds, NULL when it is not given; owned by the caller. A list that is not as
+ * long as the ranks is STATUS_MISTAKE. */
+int cost_spread_time(const struct cost *cost, const struct params *params, enum params_time time, double **seconds);
+/* The key of a time as in the deck. */
+const char *cost_get_time_name(enum params_time time);
+/* Puts what cost.link gives in the place of both links. */
+void cost_put_link(struct cost *cost, const struct params *params);
+
+#endif

@@ -1,0 +1,144 @@
+#include "dag/dag_price.h"
+
+#include "base/mem.h"
+#include "cost/cost.h"
+#include "model/footprint.h"
+
+/* What the passes of a stage take for one kind of micro-batch. */
+struct stage_times {
+  int32_t rows, length, discards; /* which kind; rows 0: none yet */
+  double forward, recompute, input, weight;
+};
+
+struct pricer {
+  const struct dag *dag;
+  const struct plan *plan;
+  const struct model *model;
+  const struct cost *cost;
+  int64_t *n_body;            /* [n_ranks] layers of blocks that the rank holds */
+  int64_t *n_floats;          /* [n_ranks] parameters */
+  int32_t *discards;          /* [n_micro] number of the run of micro-batches between which what is discarded changes */
+  struct stage_times *stages; /* [n_stages] those last asked for */
+};
+
+static void number_discards(const struct plan *plan, int32_t *discards) {
+  for (int32_t k = 0; k < plan->n_recompute; k++) {
+    const struct plan_recompute *r = &plan->recompute[k];
+    discards[r->first_micro] = 1;
+    if (r->last_micro + 1 < plan->n_micro) discards[r->last_micro + 1] = 1;
+  }
+  for (int32_t i = 1; i < plan->n_micro; i++) discards[i] += discards[i - 1];
+}
+
+/* Parameters that are updated with a layer: its own, and a tied table where the head has a copy of it. */
+static int64_t count_floats(const struct pricer *p, int32_t layer) {
+  int32_t last = p->model->n_layers - 1;
+  bool copy = layer == last && plan_get_rank(p->plan, 0) != plan_get_rank(p->plan, p->plan->n_stages - 1);
+  return p->model->layers[layer].n_floats + (copy ? footprint_tied_floats(p->model) : 0);
+}
+
+static void count_ranks(struct pricer *p) {
+  for (int32_t s = 0; s < p->plan->n_stages; s++) {
+    const struct plan_stage *stage = &p->plan->stages[s];
+    int32_t rank = plan_get_rank(p->plan, s);
+    for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
+      p->n_body[rank] += p->model->layers[l].block >= 0;
+      p->n_floats[rank] += count_floats(p, l);
+    }
+  }
+}
+
+static double sum_pass(const struct pricer *p, const struct plan_stage *stage, int32_t rank, enum cost_pass pass,
+                       const struct plan_micro *micro) {
+  double sum = 0;
+  for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
+    sum += cost_get_layer(p->cost, rank, l, pass, micro->rows, micro->length);
+  return sum * cost_get_share_factor(p->cost, pass, p->n_body[rank]);
+}
+
+static double sum_recompute(const struct pricer *p, int32_t s, int32_t rank, int32_t i) {
+  const struct plan_stage *stage = &p->plan->stages[s];
+  const struct plan_micro *micro = &p->plan->micro[i];
+  bool whole = cost_recomputes_whole(p->cost);
+  double sum = 0;
+  if (!plan_recomputes(p->plan, s, i)) return 0;
+  for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
+    uint32_t discarded = whole ? UINT32_MAX : plan_get_discarded(p->plan, l, i);
+    sum += cost_get_recompute(p->cost, rank, l, discarded, micro->rows, micro->length);
+  }
+  return sum * cost_get_recompute_share_factor(p->cost, p->n_body[rank]);
+}
+
+/* Micro-batches of a step are nearly always of one kind, or come in runs of it. */
+static const struct stage_times *get_stage(struct pricer *p, int32_t s, int32_t i) {
+  struct stage_times *t = &p->stages[s];
+  const struct plan_stage *stage = &p->plan->stages[s];
+  const struct plan_micro *micro = &p->plan->micro[i];
+  if (t->rows == micro->rows && t->length == micro->length && t->discards == p->discards[i]) return t;
+  int32_t rank = plan_get_rank(p->plan, s);
+  *t = (struct stage_times){.rows = micro->rows,
+                            .length = micro->length,
+                            .discards = p->discards[i],
+                            .forward = sum_pass(p, stage, rank, COST_FORWARD, micro),
+                            .recompute = sum_recompute(p, s, rank, i),
+                            .input = sum_pass(p, stage, rank, COST_INPUT, micro),
+                            .weight = sum_pass(p, stage, rank, COST_WEIGHT, micro)};
+  return t;
+}
+
+/* The hidden state between two stages, or its gradient. `lower` is the stage that makes the former. */
+static double price_message(const struct pricer *p, const struct dag_node *n, int32_t lower) {
+  const struct plan_stage *stage = &p->plan->stages[lower];
+  int64_t bytes = cost_get_output_bytes(p->cost, stage->first_layer + stage->n_layers - 1, n->bytes);
+  return cost_get_message(p->cost, n->rank, n->peer, bytes);
+}
+
+static double price_node(struct pricer *p, const struct dag_node *n) {
+  switch ((enum node_kind)n->kind) {
+  case NODE_F: return get_stage(p, n->stage, n->micro)->forward;
+  case NODE_R: return get_stage(p, n->stage, n->micro)->recompute;
+  case NODE_I: return get_stage(p, n->stage, n->micro)->input;
+  case NODE_W: return get_stage(p, n->stage, n->micro)->weight;
+  case NODE_B: {
+    const struct stage_times *t = get_stage(p, n->stage, n->micro);
+    return t->input + t->weight;
+  }
+  case NODE_U: return cost_get_update(p->cost, n->rank, count_floats(p, n->layer));
+  case NODE_SF: return price_message(p, n, n->stage);
+  case NODE_SB: return price_message(p, n, n->stage - 1);
+  case NODE_ST: return cost_get_tie(p->cost, n->rank, n->peer, n->bytes);
+  case NODE_N: return cost_get_norm(p->cost, n->rank, p->n_floats[n->rank]);
+  case NODE_RF:
+  case NODE_RB:
+  case NODE_RT:
+  case NODE_KIND_COUNT: break;
+  }
+  return 0;
+}
+
+int64_t dag_price_count_body(const struct plan *plan, const struct model *model, int32_t rank) {
+  int64_t n = 0;
+  for (int32_t s = 0; s < plan->n_stages; s++) {
+    const struct plan_stage *stage = &plan->stages[s];
+    for (int32_t l = stage->first_layer; plan_get_rank(plan, s) == rank && l < stage->first_layer + stage->n_layers;
+         l++)
+      n += model->layers[l].block >= 0;
+  }
+  return n;
+}
+
+void dag_price(const struct dag *dag, const struct plan *plan, const struct model *model, const struct cost *cost,
+               double *seconds) {
+  struct pricer p = {.dag = dag, .plan = plan, .model = model, .cost = cost};
+  p.n_body = MEM_NEW(int64_t, plan->n_ranks);
+  p.n_floats = MEM_NEW(int64_t, plan->n_ranks);
+  p.discards = MEM_NEW(int32_t, plan->n_micro);
+  p.stages = MEM_NEW(struct stage_times, plan->n_stages);
+  number_discards(plan, p.discards);
+  count_ranks(&p);
+  for (int32_t v = 0; v < dag->n_nodes; v++) seconds[v] = price_node(&p, &dag->nodes[v]);
+  mem_free(p.n_body);
+  mem_free(p.n_floats);
+  mem_free(p.discards);
+  mem_free(p.stages);
+}

@@ -1,0 +1,19 @@
+/* Seconds for every node of a graph: what the simulator and the timed device take from a plan. Serial. */
+#ifndef PENSTOCK_DAG_DAG_PRICE_H
+#define PENSTOCK_DAG_DAG_PRICE_H
+
+#include "dag/dag.h"
+
+struct cost;
+struct model;
+
+/* Fills in seconds[n_nodes] (the caller's). Compute nodes and updates take the sums over the stage's layers, a full backward
+ * its input and its weight pass; a send takes the whole message, its receive 0; N what each rank does for the global norm.
+ * `plan` and `model` are those that the graph was built from, and `cost` is for as many ranks. */
+void dag_price(const struct dag *dag, const struct plan *plan, const struct model *model, const struct cost *cost,
+               double *seconds);
+
+/* Layers between embedding and head that a rank holds, for the share factors of costs. */
+int64_t dag_price_count_body(const struct plan *plan, const struct model *model, int32_t rank);
+
+#endif

@@ -1,0 +1,110 @@
+#include "exec/predict.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "dag/dag_price.h"
+#include "model/footprint.h"
+#include "store/plan_file.h"
+
+static void simulate(struct prediction *p, const struct model *model, const struct cost *cost, int32_t n_iterations) {
+  p->seconds = MEM_NEW(double, p->dag->n_nodes);
+  dag_price(p->dag, p->plan, model, cost, p->seconds);
+  p->sim = sim_create(p->dag, p->plan->n_stages);
+  struct sim_times times = {p->seconds, cost_get_eager_bytes(cost)};
+  p->result = sim_run(p->sim, &times, n_iterations);
+}
+
+int predict_request(const char *planner, const struct plan_request *request, const struct cost *cost,
+                    struct prediction *prediction) {
+  *prediction = (struct prediction){0};
+  int status = request_plan(planner, request, &prediction->plan, &prediction->dag);
+  if (!status) simulate(prediction, request->model, cost, 1);
+  return status;
+}
+
+int predict_plan(struct plan *plan, const struct model *model, const struct cost *cost, int32_t n_iterations,
+                 struct prediction *prediction) {
+  *prediction = (struct prediction){.plan = plan};
+  int status = dag_build(plan, model, &prediction->dag);
+  if (!status) status = dag_check(prediction->dag, plan);
+  if (status)
+    predict_fini(prediction);
+  else
+    simulate(prediction, model, cost, n_iterations);
+  return status;
+}
+
+/* Bytes of what an op writes that stay for the backward. An op in place writes what another has made. */
+static int64_t count_kept(const struct footprint *f, const struct layer *layer, const struct op *op,
+                          const struct plan_micro *micro) {
+  int acts[2] = {op->in == op->out ? -1 : op->out, op->stats};
+  int64_t bytes = 0, tokens = (int64_t)micro->rows * micro->length;
+  for (int i = 0; i < 2; i++) {
+    if (acts[i] < 0) continue;
+    enum region region = f->act[acts[i]].region;
+    if (region == REGION_KEEP_INPUT || region == REGION_KEEP_WEIGHT)
+      bytes += footprint_round(layer->acts[acts[i]].width * tokens * (int64_t)sizeof(float));
+  }
+  return bytes;
+}
+
+static int32_t find_largest(const struct plan *plan) {
+  int32_t largest = 0;
+  for (int32_t i = 1; i < plan->n_micro; i++)
+    if ((int64_t)plan->micro[i].rows * plan->micro[i].length >
+        (int64_t)plan->micro[largest].rows * plan->micro[largest].length)
+      largest = i;
+  return largest;
+}
+
+/* One row an op, for the largest micro-batch. Owned by the caller. */
+static struct plan_file_cost *list_costs(const struct plan *plan, const struct model *model, const struct cost *cost,
+                                         int64_t *n) {
+  struct plan_file_cost *rows = MEM_NEW(struct plan_file_cost, (int64_t)model->n_layers * LAYER_MAX_OPS);
+  int32_t largest = find_largest(plan);
+  const struct plan_micro *micro = &plan->micro[largest];
+  *n = 0;
+  for (int32_t l = 0; l < model->n_layers; l++) {
+    const struct layer *layer = &model->layers[l];
+    int32_t rank = plan_get_rank(plan, plan_get_stage(plan, l));
+    int64_t n_body = dag_price_count_body(plan, model, rank);
+    struct footprint f;
+    footprint_layer(model, layer, micro->rows, micro->length, plan_get_discarded(plan, l, largest), &f);
+    for (int32_t o = 0; o < layer->n_ops; o++) {
+      double seconds[COST_PASS_COUNT];
+      for (enum cost_pass pass = 0; pass < COST_PASS_COUNT; pass++)
+        seconds[pass] =
+            cost_get_op(cost, rank, l, o, pass, micro->rows, micro->length) * cost_get_share_factor(cost, pass, n_body);
+      rows[(*n)++] = (struct plan_file_cost){.layer = l,
+                                             .op = o,
+                                             .kind = (int8_t)layer->ops[o].kind,
+                                             .forward_s = seconds[COST_FORWARD],
+                                             .input_s = seconds[COST_INPUT],
+                                             .weight_s = seconds[COST_WEIGHT],
+                                             .bytes_kept = count_kept(&f, layer, &layer->ops[o], micro)};
+    }
+  }
+  return rows;
+}
+
+int predict_write(const struct prediction *p, const struct model *model, const struct cost *cost, const char *path,
+                  const char *deck, const char *model_json) {
+  struct plan_file_prediction prediction = {.start_s = p->result->start,
+                                            .end_s = p->result->end,
+                                            .step_s = p->result->step,
+                                            .cost_source = cost_get_source(cost)};
+  struct plan_file_cost *costs = list_costs(p->plan, model, cost, &prediction.n_costs);
+  prediction.costs = costs;
+  struct plan_file_content content = {p->plan, p->dag, model, deck, model_json, &prediction};
+  int status = plan_file_write(path, &content);
+  mem_free(costs);
+  return status;
+}
+
+void predict_fini(struct prediction *p) {
+  sim_destroy(&p->sim);
+  mem_free(p->seconds);
+  dag_destroy(&p->dag);
+  plan_destroy(&p->plan);
+  *p = (struct prediction){0};
+}

@@ -1,0 +1,99 @@
+#include "exec/request.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "exec/fit.h"
+
+int request_read_config(const struct params *params, char **json) {
+  *json = params_format_model_json(params);
+  if (*json) return STATUS_OK;
+  if (!params->model.config)
+    return error_raise(STATUS_MISTAKE, "the deck names no model: set model.config or model.model_type");
+  return file_read_text(params->model.config, json);
+}
+
+int request_create_model(const struct params *params, const char *json, struct model **model) {
+  const char *source = params->model.config ? params->model.config : "model";
+  double std = params_is_set(params, PARAM_model_init_std) ? params->model.init_std : -1;
+  char *notes = NULL;
+  int status = model_create(json, source, std, model, &notes);
+  if (!status && notes && *notes) log_warn("%s", notes);
+  mem_free(notes);
+  return status;
+}
+
+int request_check_positions(const struct params *params, const struct model *model) {
+  int64_t length = params->data.sequence_length, most = model->config.max_positions;
+  if (length <= most) return STATUS_OK;
+  if (model->config.learned_positions)
+    return error_raise(STATUS_MISTAKE,
+                       "data.sequence_length is %lld but the model has %lld positions (n_positions): use at most %lld",
+                       (long long)length, (long long)most, (long long)most);
+  log_warn("data.sequence_length %lld is beyond the model's max_position_embeddings %lld", (long long)length,
+           (long long)most);
+  return STATUS_OK;
+}
+
+int32_t request_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro) {
+  int64_t n = (rows + micro_batch - 1) / micro_batch;
+  struct plan_micro *list = MEM_NEW(struct plan_micro, n);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t left = rows - i * micro_batch;
+    list[i].rows = (int32_t)(left < micro_batch ? left : micro_batch);
+    list[i].length = (int32_t)length;
+    list[i].tokens = list[i].labels = list[i].rows * length;
+  }
+  *micro = list;
+  return (int32_t)n;
+}
+
+int64_t request_get_limit(const struct params *params, int32_t rank, int64_t otherwise) {
+  const struct params_rank_sizes *list = &params->memory.rank_limits;
+  for (int64_t i = 0; i < list->n; i++)
+    if (list->ranks[i] == rank) return list->bytes[i];
+  return params_is_given(params, PARAM_memory_device_limit) ? params->memory.device_limit : otherwise;
+}
+
+int request_check_rank_limits(const struct params *params, int32_t n_ranks) {
+  const struct params_rank_sizes *list = &params->memory.rank_limits;
+  for (int64_t i = 0; i < list->n; i++)
+    if (list->ranks[i] >= n_ranks)
+      return error_raise(STATUS_MISTAKE, "memory.rank_limits names rank %lld; the ranks are 0 to %d",
+                         (long long)list->ranks[i], (int)n_ranks - 1);
+  return STATUS_OK;
+}
+
+struct plan_request request_make(const struct params *params, const struct model *model, int32_t n_ranks,
+                                 int32_t n_micro, const struct plan_micro *micro, const int64_t *limits) {
+  static const enum partition_kind cuts[] = {
+      [PARAMS_CUT_AUTO] = PARTITION_AUTO, [PARAMS_CUT_EVEN] = PARTITION_EVEN, [PARAMS_CUT_LIST] = PARTITION_LIST};
+  return (struct plan_request){
+      .model = model,
+      .n_ranks = n_ranks,
+      .n_stages = params_is_set(params, PARAM_pipeline_stages) ? (int32_t)params->pipeline.stages : n_ranks,
+      .partition = cuts[params->pipeline.partition.kind],
+      .partition_list = params->pipeline.partition.blocks,
+      .n_partition = (int32_t)params->pipeline.partition.n,
+      .n_micro = n_micro,
+      .micro = micro,
+      .device_limit = limits,
+      .clip = params->optimizer.clip > 0,
+  };
+}
+
+int request_plan(const char *planner, const struct plan_request *request, struct plan **plan, struct dag **dag) {
+  struct dag *built = NULL;
+  int status = planner_run(planner, request, plan);
+  if (!status) status = dag_build(*plan, request->model, &built);
+  /* First, as it says what would fit. */
+  if (!status) status = fit_check(planner, request, *plan, built);
+  if (!status) status = dag_check(built, *plan);
+  if (status) plan_destroy(plan);
+  if (status || !dag)
+    dag_destroy(&built);
+  else
+    *dag = built;
+  return status;
+}

@@ -1,0 +1,37 @@
+/* From parameters to a checked plan on one rank, without MPI: what `train`, `verify` and `plan` share. */
+#ifndef PENSTOCK_EXEC_REQUEST_H
+#define PENSTOCK_EXEC_REQUEST_H
+
+#include "dag/dag.h"
+#include "input/params.h"
+#include "model/model.h"
+#include "plan/planner.h"
+
+/* The text of the model's configuration, the file's or the deck's keys as one; owned by the caller. STATUS_MISTAKE when the
+ * deck names no model, or a file that cannot be read. */
+int request_read_config(const struct params *params, char **json);
+/* The model of such a text. What of it is ignored is a warning. */
+int request_create_model(const struct params *params, const char *json, struct model **model);
+
+/* Rows longer than the model's table of positions are STATUS_MISTAKE; than what rotary positions were meant for, a
+ * warning. */
+int request_check_positions(const struct params *params, const struct model *model);
+
+/* Cuts `rows` rows of `length` tokens into micro-batches of `micro_batch` rows: the worst that a deck allows, all labels
+ * there. Returns how many; *micro is owned by the caller. */
+int32_t request_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro);
+
+/* Bytes of a rank's device: memory.rank_limits, else memory.device_limit, else `otherwise`. */
+int64_t request_get_limit(const struct params *params, int32_t rank, int64_t otherwise);
+/* STATUS_MISTAKE when memory.rank_limits names a rank that is not among n_ranks. */
+int request_check_rank_limits(const struct params *params, int32_t n_ranks);
+
+/* What a deck asks of the planner for n_ranks ranks; arrays are borrowed from the parameters and the caller. */
+struct plan_request request_make(const struct params *params, const struct model *model, int32_t n_ranks,
+                                 int32_t n_micro, const struct plan_micro *micro, const int64_t *limits);
+
+/* Plans and passes the plan and its graph through all checks. Both are owned by the caller; dag NULL: not wanted. A planner
+ * that declines, and a plan that does not fit, with the smallest changes that would, are STATUS_MISTAKE. */
+int request_plan(const char *planner, const struct plan_request *request, struct plan **plan, struct dag **dag);
+
+#endif

@@ -1,0 +1,103 @@
+/* The plan for programs. Seconds and bytes, shares from 0 to 1. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "dag/dag.h"
+#include "report/plan_report.h"
+#include "sim/sim.h"
+
+static json_t *make_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+static json_t *make_bytes(int64_t bytes) { return bytes == INT64_MAX ? json_null() : json_integer(bytes); }
+
+static json_t *make_stages(const struct plan *plan) {
+  json_t *list = json_array();
+  for (int32_t s = 0; s < plan->n_stages; s++) {
+    json_t *ranks = json_array();
+    for (int32_t i = plan->replica_offset[s]; i < plan->replica_offset[s + 1]; i++)
+      json_array_append_new(ranks, json_integer(plan->replica_rank[i]));
+    json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:o}", "stage", (int)s, "first_layer",
+                                          (int)plan->stages[s].first_layer, "n_layers", (int)plan->stages[s].n_layers,
+                                          "ranks", ranks));
+  }
+  return list;
+}
+
+static json_t *make_peaks(const struct dag *dag) {
+  json_t *list = json_array();
+  for (int32_t r = 0; r < dag->n_ranks; r++) {
+    struct memory_parts parts = plan_report_get_memory(dag, r);
+    json_t *row = json_pack("{s:i, s:I, s:i, s:i}", "rank", (int)r, "device_bytes",
+                            (json_int_t)dag_get_peak(dag, r, NULL), "host_bytes", 0, "disk_bytes", 0);
+#define X(name, title) json_object_set_new(row, #name "_bytes", json_integer(parts.name));
+    MEMORY_PARTS(X)
+#undef X
+    json_array_append_new(list, row);
+  }
+  return list;
+}
+
+static json_t *make_limits(const struct plan *plan) {
+  json_t *list = json_array();
+  for (int32_t r = 0; r < plan->n_ranks; r++)
+    json_array_append_new(list, json_pack("{s:i, s:o, s:n, s:n}", "rank", (int)r, "device_bytes",
+                                          make_bytes(plan->device_limit[r]), "host_bytes", "disk_bytes"));
+  return list;
+}
+
+static json_t *make_times(const struct plan_report *r) {
+  json_t *list = json_array();
+  for (int32_t k = 0; k < r->plan->n_ranks; k++) {
+    const struct sim_rank *rank = &r->sim->ranks[k];
+    json_array_append_new(list,
+                          json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "rank", (int)k, "busy_s", rank->busy,
+                                    "fill_s", rank->idle.fill, "drain_s", rank->idle.drain, "data_s", rank->idle.data,
+                                    "message_s", rank->idle.message, "other_s", rank->idle.other));
+  }
+  return list;
+}
+
+static void put_plan(json_t *root, const struct plan_report *r) {
+  struct plan_shares shares = plan_report_get_shares(r);
+  json_object_set_new(root, "planner", json_string(r->plan->planner));
+  json_object_set_new(root, "cost_source", json_string(r->cost_source));
+  json_object_set_new(root, "notes", json_string(r->notes));
+  json_object_set_new(root, "n_ranks", json_integer(r->plan->n_ranks));
+  json_object_set_new(root, "micro_batches", json_integer(r->plan->n_micro));
+  json_object_set_new(root, "predicted_step_s", make_real(r->sim->step));
+  json_object_set_new(root, "iterations", json_integer(r->sim->n_iterations));
+  json_object_set_new(root, "makespan_s", make_real(r->sim->makespan));
+  json_object_set_new(root, "bubble_share", make_real(shares.bubble));
+  json_object_set_new(root, "overlap_share", make_real(shares.overlap));
+  json_object_set_new(root, "stages", make_stages(r->plan));
+  json_object_set_new(root, "peaks", make_peaks(r->dag));
+  json_object_set_new(root, "limits", make_limits(r->plan));
+  json_object_set_new(root, "times", make_times(r));
+}
+
+static json_t *make_choice(const struct plan_choice *c) {
+  if (c->reason) return json_pack("{s:s, s:s}", "planner", c->planner, "reason", c->reason);
+  return json_pack("{s:s, s:o, s:o, s:o, s:I}", "planner", c->planner, "predicted_step_s", make_real(c->step_s),
+                   "bubble_share", make_real(c->shares.bubble), "overlap_share", make_real(c->shares.overlap),
+                   "peak_device_bytes", (json_int_t)c->peak_bytes);
+}
+
+char *plan_report_format_json(const struct plan_report *r, const struct plan_choice *choices, int n_choices) {
+  json_t *root = json_object(), *compared = json_array(), *declined = json_array();
+  if (r) put_plan(root, r);
+  for (int i = 0; i < n_choices; i++)
+    json_array_append_new(choices[i].reason ? declined : compared, make_choice(&choices[i]));
+  if (n_choices > 0)
+    json_object_set_new(root, "compared", compared);
+  else
+    json_decref(compared);
+  json_object_set_new(root, "declined", declined);
+  char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+  CHECK(text, "the plan is no JSON");
+  char *own = mem_format("%s\n", text);
+  free(text);
+  json_decref(root);
+  return own;
+}

@@ -1,0 +1,223 @@
+/* The plan for people. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "model/model.h"
+#include "report/plan_report.h"
+#include "report/report_step.h"
+#include "sim/sim.h"
+
+enum { RANKS_DRAWN = 32, RANKS_LISTED = 64 };
+static const double MIB = 1024.0 * 1024.0;
+
+/* Mean seconds of a stage's passes over the micro-batches. */
+struct stage_means {
+  double forward, recompute, backward;
+};
+
+static struct stage_means *measure_stages(const struct plan_report *r) {
+  struct stage_means *means = MEM_NEW(struct stage_means, r->plan->n_stages);
+  for (int32_t v = 0; v < r->dag->n_nodes; v++) {
+    const struct dag_node *n = &r->dag->nodes[v];
+    double mean = (r->sim->end[v] - r->sim->start[v]) / r->plan->n_micro;
+    if (n->kind == NODE_F) means[n->stage].forward += mean;
+    if (n->kind == NODE_R) means[n->stage].recompute += mean;
+    if (n->kind == NODE_B || n->kind == NODE_I || n->kind == NODE_W) means[n->stage].backward += mean;
+  }
+  return means;
+}
+
+static void print_head(FILE *out, const struct plan_report *r) {
+  const struct plan_micro *micro = &r->plan->micro[0];
+  fprintf(out, "plan %s: %d stages on %d ranks, %d micro-batches of %d x %d tokens; costs: %s\n", r->plan->planner,
+          (int)r->plan->n_stages, (int)r->plan->n_ranks, (int)r->plan->n_micro, (int)micro->rows, (int)micro->length,
+          r->cost_source);
+  for (const char *note = r->notes; *note;) {
+    int n = 0;
+    while (note[n] && note[n] != '\n') n++;
+    fprintf(out, "note: %.*s\n", n, note);
+    note += n + (note[n] == '\n');
+  }
+}
+
+static void print_step(FILE *out, const struct plan_report *r) {
+  struct plan_shares shares = plan_report_get_shares(r);
+  fprintf(out, "predicted step %.6g ms", r->sim->step * 1e3);
+  if (r->sim->n_iterations > 1)
+    fprintf(out, " (%d steps take %.6g ms)", (int)r->sim->n_iterations, r->sim->makespan * 1e3);
+  fprintf(out, "; bubble %.1f %%", 100 * shares.bubble);
+  if (isnan(shares.overlap))
+    fprintf(out, "; messages take no time\n");
+  else
+    fprintf(out, "; %.1f %% of the messages' time is hidden\n", 100 * shares.overlap);
+}
+
+static void print_stages(FILE *out, const struct plan_report *r) {
+  struct stage_means *means = measure_stages(r);
+  fprintf(out, "\nstage   rank       layers  blocks    parameters  forward ms  recompute  backward\n");
+  for (int32_t s = 0; s < r->plan->n_stages && s < RANKS_LISTED; s++) {
+    const struct plan_stage *stage = &r->plan->stages[s];
+    int64_t parameters = 0;
+    int32_t body = 0;
+    for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
+      parameters += r->model->layers[l].n_parameters;
+      body += r->model->layers[l].block >= 0;
+    }
+    char layers[32];
+    snprintf(layers, sizeof layers, "%d-%d", (int)stage->first_layer, (int)(stage->first_layer + stage->n_layers - 1));
+    fprintf(out, "%5d  %5d  %11s  %6g  %12" PRId64 "  %10.4g  %9.4g  %8.4g\n", (int)s, (int)plan_get_rank(r->plan, s),
+            layers, body / 2.0, parameters, means[s].forward * 1e3, means[s].recompute * 1e3, means[s].backward * 1e3);
+  }
+  if (r->plan->n_stages > RANKS_LISTED) fprintf(out, "... and %d stages more\n", (int)r->plan->n_stages - RANKS_LISTED);
+  mem_free(means);
+}
+
+static void print_memory(FILE *out, const struct plan_report *r) {
+  fprintf(out, "\nrank");
+#define X(name, title) fprintf(out, "  %10s", title);
+  MEMORY_PARTS(X)
+#undef X
+  fprintf(out, "        peak       limit  (MiB at the peak)\n");
+  for (int32_t k = 0; k < r->plan->n_ranks && k < RANKS_LISTED; k++) {
+    struct memory_parts parts = plan_report_get_memory(r->dag, k);
+    fprintf(out, "%4d", (int)k);
+#define X(name, title) fprintf(out, "  %10.2f", (double)parts.name / MIB);
+    MEMORY_PARTS(X)
+#undef X
+    fprintf(out, "  %10.2f", (double)dag_get_peak(r->dag, k, NULL) / MIB);
+    if (r->plan->device_limit[k] == INT64_MAX)
+      fprintf(out, "  %10s\n", "none");
+    else
+      fprintf(out, "  %10.2f\n", (double)r->plan->device_limit[k] / MIB);
+  }
+  if (r->plan->n_ranks > RANKS_LISTED) fprintf(out, "... and %d ranks more\n", (int)r->plan->n_ranks - RANKS_LISTED);
+}
+
+static void print_picture(FILE *out, const struct plan_report *r) {
+  int32_t n_ranks = r->plan->n_ranks < RANKS_DRAWN ? r->plan->n_ranks : RANKS_DRAWN;
+  int64_t n = r->dag->rank_offset[n_ranks];
+  struct node_row *rows = MEM_NEW(struct node_row, n);
+  struct step_view view;
+  double end = 0;
+  for (int32_t k = 0; k < r->plan->n_ranks; k++)
+    end = r->sim->ranks[k].last_end > end ? r->sim->ranks[k].last_end : end;
+  for (int32_t v = 0; v < n; v++) rows[v] = trace_rows_make_node(r->dag, v, 0, r->sim->start[v], r->sim->end[v]);
+  step_view_init(&view, rows, n, end);
+  char *picture = step_view_draw(&view);
+  fprintf(out, "\nthe step (a column is 1/%d of it; F forward, R recompute, B I W backward, U update, . idle)\n",
+          REPORT_PICTURE_COLUMNS);
+  for (int32_t k = 0; k < view.n_ranks; k++)
+    fprintf(out, "%4d |%s|\n", (int)k, picture + (size_t)k * (REPORT_PICTURE_COLUMNS + 1));
+  if (r->plan->n_ranks > n_ranks) fprintf(out, "... and %d ranks more\n", (int)(r->plan->n_ranks - n_ranks));
+  mem_free(picture);
+  step_view_fini(&view);
+  mem_free(rows);
+}
+
+static FILE *open_text(char **buffer, size_t *size) {
+  FILE *out = open_memstream(buffer, size);
+  CHECK(out, "out of memory");
+  return out;
+}
+
+static char *close_text(FILE *out, char **buffer) {
+  CHECK(!fclose(out), "out of memory");
+  char *text = mem_strdup(*buffer);
+  free(*buffer);
+  return text;
+}
+
+char *plan_report_format(const struct plan_report *r) {
+  char *buffer = NULL;
+  size_t size;
+  FILE *out = open_text(&buffer, &size);
+  print_head(out, r);
+  print_step(out, r);
+  print_stages(out, r);
+  print_memory(out, r);
+  print_picture(out, r);
+  return close_text(out, &buffer);
+}
+
+/* ---- times ---- */
+
+static void print_ranks(FILE *out, const struct plan_report *r) {
+  fprintf(out, "\nrank        busy  idle: fill       drain        data     message       other  (ms of %s step)\n",
+          r->sim->n_iterations > 1 ? "the first" : "the");
+  for (int32_t k = 0; k < r->plan->n_ranks && k < RANKS_LISTED; k++) {
+    const struct sim_rank *rank = &r->sim->ranks[k];
+    fprintf(out, "%4d  %10.4g  %10.4g  %10.4g  %10.4g  %10.4g  %10.4g\n", (int)k, rank->busy * 1e3,
+            rank->idle.fill * 1e3, rank->idle.drain * 1e3, rank->idle.data * 1e3, rank->idle.message * 1e3,
+            rank->idle.other * 1e3);
+  }
+  fprintf(out, "fill before the first pass, drain after the last; data: what comes next was not made yet; message: it\n"
+               "was under way; other: a send, a copy or memory had to come first\n");
+  fprintf(out, "\nstage  forward bubble  backward bubble  (ms)\n");
+  for (int32_t s = 0; s < r->plan->n_stages && s < RANKS_LISTED; s++)
+    fprintf(out, "%5d  %14.4g  %15.4g\n", (int)s, r->sim->stages[s].forward_bubble * 1e3,
+            r->sim->stages[s].backward_bubble * 1e3);
+}
+
+/* The chain that ends last, each node of it after the one that let it start: what it is made of. */
+static void print_critical_path(FILE *out, const struct plan_report *r) {
+  const struct sim_result *sim = r->sim;
+  double seconds[NODE_KIND_COUNT] = {0}, last_end = 0, covered;
+  int32_t v = -1;
+  int64_t n = 0;
+  for (int32_t u = 0; u < r->dag->n_nodes; u++)
+    if (sim->end[u] > last_end) last_end = sim->end[v = u];
+  covered = last_end;
+  for (; v >= 0 && n < r->dag->n_nodes; v = sim->binder[v], n++) {
+    /* A norm, and a receive, begin before what ends them. */
+    int32_t before = sim->binder[v];
+    double from = before >= 0 && sim->end[before] > sim->start[v] ? sim->end[before] : sim->start[v];
+    double end = sim->end[v] < covered ? sim->end[v] : covered;
+    if (end > from) seconds[r->dag->nodes[v].kind] += end - from;
+    if (from < covered) covered = from;
+  }
+  fprintf(out, "\ncritical path: %" PRId64 " nodes,", n);
+  for (int k = 0; k < NODE_KIND_COUNT; k++)
+    if (seconds[k] > 0) fprintf(out, " %s %.4g ms", node_kind_get_name((enum node_kind)k), seconds[k] * 1e3);
+  fprintf(out, "\n");
+}
+
+char *plan_report_format_times(const struct plan_report *r) {
+  char *buffer = NULL;
+  size_t size;
+  FILE *out = open_text(&buffer, &size);
+  print_head(out, r);
+  print_step(out, r);
+  print_ranks(out, r);
+  print_critical_path(out, r);
+  print_memory(out, r);
+  print_picture(out, r);
+  return close_text(out, &buffer);
+}
+
+/* ---- several planners ---- */
+
+char *plan_report_format_choices(const struct plan_choice *choices, int n) {
+  char *buffer = NULL;
+  size_t size;
+  FILE *out = open_text(&buffer, &size);
+  fprintf(out, "planner           step ms  bubble %%  hidden %%    peak MiB\n");
+  for (int i = 0; i < n; i++) {
+    const struct plan_choice *c = &choices[i];
+    fprintf(out, "%-14s", c->planner);
+    if (c->reason) {
+      fprintf(out, "  %s\n", c->reason);
+      continue;
+    }
+    fprintf(out, " %10.6g  %8.1f", c->step_s * 1e3, 100 * c->shares.bubble);
+    if (isnan(c->shares.overlap))
+      fprintf(out, "  %8s", "-");
+    else
+      fprintf(out, "  %8.1f", 100 * c->shares.overlap);
+    fprintf(out, "  %10.2f\n", (double)c->peak_bytes / MIB);
+  }
+  return close_text(out, &buffer);
+}
