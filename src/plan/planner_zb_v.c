@@ -2,8 +2,8 @@
  * micro-batch around by itself and the first rank's backward follows its forward. Keeps the activations of p micro-batches
  * (2p halves) on every rank and leaves (p-1)/2 of a micro-batch's forward idle.
  *
- * Several orders are made and the shortest in unit times is taken: a regular one, which is best from m = p on, and two
- * greedy ones, which are better for less.
+ * The shortest in unit times of several orders is taken: a regular one, which leaves nothing idle but the way to the last
+ * rank when m is at least p, and for less two greedy ones.
  */
 #include <string.h>
 
@@ -70,6 +70,7 @@ static int try_rule(const struct order_greedy *rule, struct plan *plan, int64_t 
 
 static int order_ranks(struct plan *plan) {
   int32_t p = plan->n_ranks, m = plan->n_micro;
+  int64_t least = 6 * (int64_t)m + p - 1; /* the last rank's work, and the way there */
   int64_t shortest = INT64_MAX, *offset = MEM_NEW(int64_t, p + 1);
   struct plan_action *lead = MEM_NEW(struct plan_action, 6 * (int64_t)p * m);
   for (int32_t r = 0; r < p; r++) offset[r + 1] = offset[r] + lead_rank(r, p, m, lead + offset[r]);
@@ -78,14 +79,14 @@ static int order_ranks(struct plan *plan) {
                               .n_micro = m,
                               .rank_of = plan->replica_rank,
                               .limit = 2 * p,
-                              .oldest_first = true,
                               .lead = lead,
                               .lead_offset = offset};
   int status = try_rule(&rule, plan, &shortest);
   rule.lead = NULL;
-  if (!status) status = try_rule(&rule, plan, &shortest);
-  rule.oldest_first = false;
-  if (!status) status = try_rule(&rule, plan, &shortest);
+  for (int k = 0; k < 2 && !status && shortest > least; k++) {
+    rule.oldest_first = k;
+    status = try_rule(&rule, plan, &shortest);
+  }
   mem_free(lead);
   mem_free(offset);
   return status;

@@ -4,7 +4,8 @@
  * Rules. A node starts when its stream is free and the nodes before it have ended. A message occupies its send stream from its
  * start to its end, latency and transfer; its receive begins when it is posted and ends with the send. Above eager_bytes a
  * send waits until its receive is posted (rendezvous), below it leaves at once. The norms of all ranks end together.
- * Iterations follow one another without a barrier but for what their nodes give.
+ * Iterations follow one another without a barrier but for what their nodes give; a norm that nothing waits for (no clip) is
+ * none.
  */
 #ifndef PENSTOCK_SIM_SIM_H
 #define PENSTOCK_SIM_SIM_H
