@@ -103,9 +103,10 @@ static struct plan_report make_report(const struct plan_job *job, const struct p
 /* ---- one plan ---- */
 
 static int write_plan(const struct plan_job *job, const struct prediction *prediction, const char *path) {
-  char *deck = params_format_used(&job->params, path);
   int status = disk_make_folder(job->params.run.folder);
-  if (!status) status = predict_write(prediction, job->model, job->cost, path, deck, job->json);
+  if (status) return status;
+  char *deck = params_format_used(&job->params, path);
+  status = predict_write(prediction, job->model, job->cost, path, deck, job->json);
   mem_free(deck);
   return status;
 }

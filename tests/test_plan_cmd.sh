@@ -1,0 +1,216 @@
+#!/bin/bash
+# `penstock plan` and `penstock simulate` as a user meets them: worked examples to the digit, what is written, JSON, what is
+# compared and what is refused. One process, no launcher; nothing of MPI is started.
+# shellcheck disable=SC2016 # variables of awk
+set -u
+penstock=${PENSTOCK:-./penstock}
+case $penstock in /*) ;; *) penstock=$PWD/penstock ;; esac
+folder=$(mktemp -d "$PWD/test_plan_cmd-XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0 checks=0
+
+fail() {
+  failures=$((failures + 1))
+  echo "failed: $*" | cut -c 1-300
+  head -n 12 out err | cut -c 1-200 | sed 's/^/    /'
+}
+check() { checks=$((checks + 1)); "$@"; }
+
+# run CODE COMMAND ARGUMENT...
+run() {
+  local code=$1 got
+  shift
+  timeout 60 "$penstock" "$@" > out 2> err < /dev/null
+  got=$?
+  last="penstock $*"
+  check [ $got = "$code" ] || fail "$last: exit code $got, not $code"
+}
+says() { check grep -qE -- "$1" out || fail "$last: no '$1' on standard output"; }
+warns() { check grep -qE -- "$1" err || fail "$last: no '$1' on standard error"; }
+is_silent() { check [ ! -s "$1" ] || fail "$last: says on $1: $(head -c 200 "$1")"; }
+
+# get KEY: a number at the top level of the JSON on `out`.
+get() { sed -nE "s/^ \"$1\": ([^,]*),?$/\1/p" out; }
+gives() { check [ "$(get "$1")" = "$2" ] || fail "$last: $1 is '$(get "$1")', not '$2'"; }
+# gives_near KEY VALUE: within 1e-9 of it.
+gives_near() {
+  check awk -v a="$(get "$1")" -v b="$2" 'BEGIN { d = a - b; exit !(a != "" && d < 1e-9 && d > -1e-9) }' ||
+    fail "$last: $1 is '$(get "$1")', not $2"
+}
+
+cat > deck.yml << 'DECK'
+run:
+  folder: RUN
+model:
+  model_type: llama
+  vocab_size: 257
+  hidden_size: 32
+  intermediate_size: 64
+  num_hidden_layers: 8
+  num_attention_heads: 4
+  num_key_value_heads: 2
+  max_position_embeddings: 16
+data:
+  sequence_length: 16
+  global_batch: 16
+  micro_batch: 2
+optimizer:
+  clip: 0
+pipeline:
+  planner: 1f1b
+  stages: 4
+cost:
+  source: uniform
+  uniform: {forward_ms: 1, input_ms: 1, weight_ms: 1}
+DECK
+
+# ---- the worked example: p=4, m=8, f=1, b=2 ----
+run 0 plan deck.yml
+is_silent err
+says '^predicted step 33 ms; bubble 27\.3 %; messages take no time$'
+says '^plan 1f1b: 4 stages on 4 ranks, 8 micro-batches of 2 x 16 tokens; costs: uniform$'
+says '^ +3 +3 +13-17 +2 '
+says '^   0 \|F+\.+B'
+says '^written: RUN/plan.h5$'
+check [ "$(grep -c '^ *[0-9] |' out)" = 4 ] || fail "the picture has not four ranks"
+check [ -s RUN/plan.h5 ] || fail "no RUN/plan.h5"
+cp RUN/plan.h5 first.h5
+
+run 0 plan deck.yml --json
+is_silent err
+gives planner '"1f1b"'
+gives_near predicted_step_s 0.033
+gives_near bubble_share "$(awk 'BEGIN { printf "%.12f", 9 / 33 }')"
+gives overlap_share null
+for key in stages peaks limits declined; do says "^ \"$key\": \["; done
+check [ "$(grep -c '"first_layer":' out)" = 4 ] || fail "JSON has not four stages"
+# The parts of a rank's memory sum to its peak.
+check awk -F'[:,]' '/"device_bytes"/ { peak = $2; sum = 0; n++ } /"(fixed|activations|gradients|messages|workspace)_bytes"/ { sum += $2 }
+  /"workspace_bytes"/ && sum != peak { bad = 1 } /"limits"/ { exit } END { exit bad || n < 4 }' out || fail "parts of memory"
+check [ "$(head -n 1 out)$(tail -n 1 out)" = '{}' ] || fail "not one object alone"
+
+# Messages: those of one micro-batch, of which the three on the way down come before the first pass of their rank.
+run 0 plan deck.yml --json -D data.global_batch=2 -D 'cost.uniform={forward_ms: 1, input_ms: 1, weight_ms: 1, send_ms: 0.5}'
+gives_near predicted_step_s 0.015
+gives_near overlap_share 0.5
+# Uneven: the third stage has 5 of 8 blocks, f 2.5 and b 5; it never rests between its first and its last pass.
+run 0 plan deck.yml --json -D 'pipeline.partition=[1, 1, 5, 1]'
+gives_near predicted_step_s "$(awk 'BEGIN { print (0.5 + 0.5 + 8 * 7.5 + 1 + 1) / 1000 }')"
+# A list by rank is each rank's own share, whatever it holds.
+run 0 plan deck.yml --json -D 'pipeline.partition=[1, 1, 5, 1]' \
+  -D 'cost.uniform={forward_ms: [1, 1, 1, 1], input_ms: [1, 1, 1, 1], weight_ms: [1, 1, 1, 1]}'
+gives_near predicted_step_s 0.033
+# A rank at half speed.
+run 0 plan deck.yml --json -D data.global_batch=2 -D 'device.rank_speeds={2: 0.5}'
+gives_near predicted_step_s 0.015
+
+# ---- the same plan, simulated ----
+run 0 simulate first.h5
+is_silent err
+says '^predicted step 33 ms'
+says '^   0 +24 +0 +0 +9 +0 +0$'
+says '^ +0 +6 +3$'
+says '^critical path: [0-9]+ nodes, F 11 ms B 22 ms$'
+run 0 simulate first.h5 --json --iterations 3
+gives iterations 3
+gives_near makespan_s 0.099
+run 0 simulate first.h5 --json -D 'cost.uniform={forward_ms: 2, input_ms: 2, weight_ms: 2}'
+gives_near predicted_step_s 0.066
+mkdir elsewhere && cp first.h5 elsewhere/moved.h5
+run 0 simulate elsewhere/moved.h5 --json -D cost.source=preset -D device.preset=h100
+says '"cost_source": "preset h100, not measured"'
+run 2 simulate none.h5
+warns 'none.h5'
+printf 'no plan' > text.h5
+run 2 simulate text.h5
+warns 'text.h5'
+run 2 simulate
+warns 'simulate takes one plan'
+run 2 simulate first.h5 --iterations 0
+warns '--iterations 0: a number of steps'
+
+# ---- every planner ----
+run 0 plan deck.yml --compare
+says '^costs: uniform$'
+says '^1f1b +33 +27\.3'
+says '^interleaved +.*pipeline.chunks'
+says '^zb-h1 +27 '
+check awk '/^planner/ { body = 1; next } body && $2 ~ /^[0-9.]+$/ { if ($2 < last || declined) bad = 1; last = $2; n++ }
+  body && $2 !~ /^[0-9.]+$/ { declined = 1 } END { exit bad || n < 3 }' out || fail "not the best first"
+run 0 plan deck.yml --compare --json
+gives_near predicted_step_s 0.027
+says '"reason": ".*pipeline.chunks'
+rm -rf RUN
+run 0 plan deck.yml --compare
+check [ ! -e RUN ] || fail "--compare writes"
+
+# ---- memory ----
+run 0 plan deck.yml --json -D 'memory.device_limit=64 MiB'
+says '"device_bytes": 67108864'
+run 2 plan deck.yml --json -D 'memory.device_limit=64 KiB'
+is_silent out
+warns 'rank 0 needs .* what would fit: memory.device_limit'
+run 2 plan deck.yml --compare -D 'memory.device_limit=64 KiB'
+warns 'no planner has a plan that fits'
+says '^gpipe +.*rank 0 needs'
+run 2 plan deck.yml -D 'memory.rank_limits={2: 64 KiB}'
+warns 'rank 2 needs'
+
+# ---- presets, with no keys of cost at all ----
+grep -v -A3 '^cost:' deck.yml | sed '/^cost:/,$d' > preset.yml
+run 0 plan preset.yml
+says 'costs: preset cpu, not measured$'
+says '^note: times are counted from the ops for the preset cpu, not measured$'
+cp RUN/plan.h5 preset.h5
+run 0 simulate preset.h5
+run 2 plan preset.yml -D device.preset=a100
+warns 'allowed: cpu, a100-40g, a100-80g, a800-80g, h100, h200, h800'
+
+# ---- a table, found beside the deck ----
+mkdir beside && sed 's/source: uniform/source: table/; s/uniform: .*/table: costs.csv/' deck.yml > beside/deck.yml
+{
+  echo layer,forward_ms,input_ms,weight_ms,recompute_ms,kept_bytes,kept_weight_bytes,parameter_bytes,output_bytes
+  for ((l = 0; l < 18; l++)); do echo "$l,$((l > 0 && l < 17 ? 25 : 0))e-2,0.25,0.25,0,0,0,0,0"; done
+} > beside/costs.csv
+run 0 plan beside/deck.yml --json -D run.folder=beside/RUN
+says 'table beside/costs.csv'
+says 'messages take no time'
+cp -r beside there
+run 0 simulate there/RUN/plan.h5 --json
+says 'table there/'
+
+# ---- what is refused, each with exit code 2 and its key ----
+refuse() {
+  local wanted=$1
+  shift
+  run 2 plan "$@"
+  is_silent out
+  warns "$wanted"
+}
+refuse 'cost.uniform: forward_ms lists 2 ranks, the plan has 4' deck.yml -D 'cost.uniform={forward_ms: [1, 2]}'
+refuse "'cost.source' is uniform, but 'cost.uniform' gives no times" preset.yml -D cost.source=uniform
+refuse "'cost.source' is 'profile', which is not available" deck.yml -D cost.source=profile
+refuse 'device.rank_speeds names rank 4' deck.yml -D 'device.rank_speeds={4: 2}'
+refuse 'pipeline.stages 11: a model of 8 blocks' deck.yml -D pipeline.stages=11
+refuse 'sum 5, model has 8' deck.yml -D 'pipeline.partition=[2, 1, 1, 1]'
+refuse "'data.train'.* is missing" deck.yml -D data.batching=padded
+refuse 'none.yml: cannot be read' none.yml
+refuse 'plan takes one deck'
+refuse "unknown option '--all'" deck.yml --all
+grep -v sequence_length deck.yml > short.yml
+refuse "'data.sequence_length'.* is missing; a plan needs it" short.yml
+sed '/^model:/,/^data:/{/^data:/!d;}' deck.yml > modelless.yml
+refuse 'the deck names no model' modelless.yml
+
+# ---- without pipeline.stages, and inside a job of any size, the deck alone says how many ranks ----
+run 0 plan deck.yml --json -D run.folder=R1 -D 'data.global_batch=1000'
+sed '/stages: 4/d' deck.yml > one.yml
+run 0 plan one.yml
+warns 'pipeline.stages is not given: this is the plan for 1 rank'
+says '1 stages on 1 ranks'
+PMI_SIZE=3 PMI_RANK=0 SLURM_NTASKS=3 run 0 plan deck.yml
+says '4 stages on 4 ranks'
+
+if [ $failures = 0 ]; then echo "$checks checks passed"; else echo "$failures of $checks checks failed"; fi
+[ $failures = 0 ] && [ $checks -gt 50 ]
