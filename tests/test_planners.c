@@ -257,6 +257,25 @@ static void test_graphs(void) {
         }
 }
 
+/* Bytes do not grow with the number of micro-batches once every rank is full. */
+static void test_flat_memory(void) {
+  static const char *const planners[] = {"1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"};
+  for (int k = 0; k < 5; k++)
+    for (int32_t p = 2; p <= 6; p++) {
+      struct step_case few, many;
+      int32_t chunks = k == 1 || k == 4 ? 2 : 1;
+      if (!open_clipped_case(&few, planners[k], p, 3 * p, chunks, false)) continue;
+      if (open_clipped_case(&many, planners[k], p, 9 * p, chunks, false)) {
+        for (int32_t r = 0; r < p; r++)
+          T_CHECK(dag_get_peak(few.dag, r, NULL) == dag_get_peak(many.dag, r, NULL), "%s p %d rank %d: %lld and %lld",
+                  planners[k], p, r, (long long)dag_get_peak(few.dag, r, NULL),
+                  (long long)dag_get_peak(many.dag, r, NULL));
+        close_case(&many);
+      }
+      close_case(&few);
+    }
+}
+
 static void test_declining(void) {
   static const struct {
     const char *planner;
@@ -331,6 +350,7 @@ int main(void) {
   test_iterations();
   test_zb_v();
   test_graphs();
+  test_flat_memory();
   test_declining();
   test_listed_chunks();
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());
