@@ -1,0 +1,138 @@
+/* plan.h5 there and back: random plans with split backwards, chunks and recomputation, predicted times and costs, and files
+ * whose tables were changed. */
+#include <unistd.h>
+
+#include "make_plan.h"
+#include "plan/recompute.h"
+#include "store/h5.h"
+#include "store/plan_file.h"
+#include "store/trace_read.h"
+
+static const char path[] = "plan.h5";
+
+static void put_recompute(struct plan *plan, const struct model *model) {
+  uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
+  bool stages[8];
+  for (int s = 0; s < 8; s++) stages[s] = draw(2);
+  for (int32_t l = 0; l < model->n_layers; l++)
+    ops[l] = recompute_get_ops(&model->layers[l], (enum recompute_set)draw(RECOMPUTE_SET_COUNT));
+  recompute_put(plan, ops, stages);
+  plan->recompute_early = draw(2);
+  mem_free(ops);
+}
+
+static void write_plan(const struct plan *plan, const struct model *model, const struct plan_file_prediction *p) {
+  struct dag *dag = NULL;
+  int status = dag_build(plan, model, &dag);
+  struct plan_file_content content = {plan, dag, model, "run:\n", "{\"a\": 1}", p};
+  if (!status) status = plan_file_write(path, &content);
+  T_CHECK(!status, "%s", error_text());
+  dag_destroy(&dag);
+}
+
+static int load_plan(struct plan **plan) {
+  struct plan_file file;
+  *plan = NULL;
+  int status = plan_file_read(path, &file);
+  if (!status) status = plan_file_load(path, &file, plan);
+  plan_file_fini(&file);
+  return status;
+}
+
+/* All that is hashed, byte by byte. */
+static void check_same(const struct plan *a, const struct plan *b) {
+  size_t n_a, n_b;
+  void *x = plan_pack(a, &n_a), *y = plan_pack(b, &n_b);
+  T_CHECK(n_a == n_b && !memcmp(x, y, n_a), "%zu and %zu bytes", n_a, n_b);
+  mem_free(x);
+  mem_free(y);
+}
+
+static void test_random_plans(const struct model *model) {
+  int n_recompute = 0;
+  for (int trial = 0; trial < 40; trial++) {
+    struct plan *plan = make_random_plan(model), *back;
+    if (!plan->forward_only) put_recompute(plan, model);
+    if (draw(2)) plan->device_limit[0] = 1 + draw(1000000);
+    n_recompute += plan->n_recompute > 0;
+    plan_freeze(plan);
+    write_plan(plan, model, NULL);
+    T_CHECK(load_plan(&back) == STATUS_OK, "trial %d: %s", trial, error_text());
+    if (back) check_same(plan, back);
+    plan_destroy(&back);
+    plan_destroy(&plan);
+  }
+  T_CHECK(n_recompute > 5, "%d plans recomputed", n_recompute);
+}
+
+static void test_prediction(const struct model *model) {
+  struct plan *plan = make_plan(model, "1f1b", 2, 3, true);
+  struct dag *dag = NULL;
+  T_CHECK(!dag_build(plan, model, &dag), "%s", error_text());
+  double *times = MEM_NEW(double, 2 * dag->n_nodes);
+  for (int32_t v = 0; v < 2 * dag->n_nodes; v++) times[v] = 0.25 * v;
+  struct plan_file_cost costs[] = {{0, 0, OP_EMBED, 1, 2, 3, 64}, {1, 1, OP_MATMUL, 0.5, 0.25, 0.125, 128}};
+  struct plan_file_prediction p = {times, times + dag->n_nodes, 7.5, "preset cpu", costs, 2};
+  write_plan(plan, model, &p);
+  struct plan_file file;
+  T_CHECK(!plan_file_read(path, &file) && file.predicted_step_s == 7.5, "%s", error_text());
+  T_CHECK(!strcmp(file.model_json, "{\"a\": 1}") && file.clip && !file.forward_only, "attributes");
+  plan_file_fini(&file);
+  struct node_row *nodes;
+  int64_t n;
+  T_CHECK(!trace_read_nodes(path, 0, &nodes, &n) && n == dag->n_nodes, "%s", error_text());
+  for (int64_t v = 0; v < n; v++)
+    T_CHECK(nodes[v].start_s == 0.25 * (double)v && nodes[v].end_s == 0.25 * (double)(v + n), "node %lld",
+            (long long)v);
+  mem_free(nodes);
+  struct h5_file *h5;
+  double weight[2];
+  int64_t kept[2];
+  T_CHECK(!h5_open(path, false, &h5), "%s", error_text());
+  T_CHECK(!h5_table_read(h5, "/costs", "weight_s", H5_FLOAT64, 0, 2, weight) && weight[1] == 0.125, "weight_s");
+  T_CHECK(!h5_table_read(h5, "/costs", "bytes_kept", H5_INT64, 0, 2, kept) && kept[1] == 128, "bytes_kept");
+  h5_discard(&h5);
+  mem_free(times);
+  dag_destroy(&dag);
+  plan_destroy(&plan);
+}
+
+/* A file with another hash, flag or version is refused by name. */
+static void test_changed(const struct model *model) {
+  static const struct {
+    const char *name;
+    int64_t value;
+    const char *wanted;
+  } changes[] = {{"hash", 5, "different plans"},
+                 {"clip", 0, "different plans"},
+                 {"n_ranks", 3, "sizes of its tables"},
+                 {"n_ranks", 0, "sizes of its tables"},
+                 {"version", 9, "version 9"}};
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    struct plan *plan = make_plan(model, "1f1b", 2, 3, true), *back;
+    write_plan(plan, model, NULL);
+    struct h5_file *h5;
+    int status = h5_open(path, true, &h5);
+    if (!status) status = h5_write_int(h5, "/", changes[i].name, changes[i].value);
+    if (!status) status = h5_close(&h5);
+    T_CHECK(!status, "%s", error_text());
+    T_CHECK(load_plan(&back) == STATUS_MISTAKE && !back, "%s", changes[i].name);
+    T_CHECK(strstr(error_text(), changes[i].wanted) && strstr(error_text(), path), "%s", error_text());
+    plan_destroy(&plan);
+  }
+}
+
+int main(void) {
+  char folder[] = "test_plan_file-XXXXXX";
+  if (!mkdtemp(folder) || chdir(folder)) return 1;
+  struct model *model = make_tiny_model(3, true);
+  test_random_plans(model);
+  test_prediction(model);
+  test_changed(model);
+  model_destroy(&model);
+  T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());
+  T_CHECK(h5_balance() == 0, "%lld objects open", (long long)h5_balance());
+  unlink(path);
+  if (chdir("..") || rmdir(folder)) return 1;
+  return t_end();
+}
