@@ -21,7 +21,8 @@ const char *param_get_scalar(const struct param_input *in, bool may_be_quoted);
  * caller; clearing leaves freed pointers behind. */
 #define PARAM_PARSERS(X)                                                                                               \
   X(bool)                                                                                                              \
-  X(int) X(float) X(string) X(deck_path) X(choice) X(size) X(duration) X(pair) X(mix) X(rank_sizes) X(rank_factors)    \
+  X(int)                                                                                                               \
+  X(float) X(string) X(deck_path) X(choice) X(size) X(duration) X(pair) X(mix) X(rank_sizes) X(rank_factors)           \
       X(uniform) X(link) X(partition)
 #define X(type)                                                                                                        \
   bool param_parse_##type(const struct param_input *in, void *value);                                                  \
