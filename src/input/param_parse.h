@@ -19,11 +19,9 @@ const char *param_get_scalar(const struct param_input *in, bool may_be_quoted);
 
 /* One of each for every type. Parsers replace *value only when they return true; what a format returns is owned by the
  * caller; clearing leaves freed pointers behind. */
-#define PARAM_PARSERS(X)                                                                                               \
-  X(bool)                                                                                                              \
-  X(int)                                                                                                               \
-  X(float) X(string) X(deck_path) X(choice) X(size) X(duration) X(pair) X(mix) X(rank_sizes) X(rank_factors)           \
-      X(uniform) X(link) X(partition)
+#define PARAM_PARSERS(X) PARAM_SCALAR_PARSERS(X) PARAM_LIST_PARSERS(X)
+#define PARAM_SCALAR_PARSERS(X) X(bool) X(int) X(float) X(string) X(deck_path) X(choice) X(size) X(duration)
+#define PARAM_LIST_PARSERS(X) X(pair) X(mix) X(rank_sizes) X(rank_factors) X(uniform) X(link) X(partition)
 #define X(type)                                                                                                        \
   bool param_parse_##type(const struct param_input *in, void *value);                                                  \
   char *param_format_##type(const struct param_row *row, const void *value);
