@@ -219,7 +219,13 @@ static void test_outputs(void) {
   mem_free(text);
   report_fini(&r);
   remove_file("STATUS");
+  char *page_path = path_of("report.html"), *page = NULL;
+  T_CHECK(!disk_read_text(page_path, &page) && page, "%s", error_text());
+  T_CHECK(page && strstr(page, "timeline, measured in step 3"), "report.html draws the last step");
+  mem_free(page);
+  mem_free(page_path);
   remove_file("report.txt");
+  remove_file("report.html");
   mem_free(status_path);
   mem_free(report_path);
 }

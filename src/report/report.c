@@ -1,12 +1,14 @@
 #include "report/report.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "report/picture.h"
 #include "report/report_step.h"
 #include "store/disk.h"
 #include "store/plan_file.h"
@@ -193,6 +195,54 @@ const char *report_cause_get_text(enum report_cause cause) {
   return texts[cause];
 }
 
+static bool exists(const char *path) { return !access(path, F_OK); }
+
+/* Writes the page of a picture. text NULL: what the picture says. */
+static int write_page(const char *path, const struct picture *picture, const char *text) {
+  char *page = NULL, *own = text ? NULL : picture_format(picture);
+  size_t size;
+  FILE *out = open_memstream(&page, &size);
+  if (out) picture_write_html(out, picture, text ? text : own);
+  bool failed = !out || ferror(out);
+  if ((out && fclose(out)) || failed) {
+    free(page);
+    mem_free(own);
+    return error_raise(STATUS_FAILED, "no memory for %s", path);
+  }
+  int status = disk_write_text(path, page);
+  free(page);
+  mem_free(own);
+  return status;
+}
+
+int report_save_html(const char *folder, const char *plan, const struct report *report, int64_t step) {
+  char *trace = mem_format("%s/trace.h5", folder), *usual = mem_format("%s/plan.h5", folder),
+       *path = mem_format("%s/report.html", folder), *text = NULL;
+  struct report own = {0};
+  struct picture picture;
+  int status = STATUS_OK;
+  bool measured = exists(trace);
+  if (!plan) plan = usual;
+  if (measured && !report) {
+    status = report_read(folder, 0, &own);
+    report = &own;
+  }
+  if (!status && measured) text = report_format(report);
+  if (!status)
+    status = picture_read(folder, measured ? trace : NULL, exists(plan) ? plan : NULL,
+                          measured && step == 0 ? report->last_step : step, &picture);
+  if (!status) {
+    status = write_page(path, &picture, text);
+    picture_fini(&picture);
+  }
+  if (report == &own) report_fini(&own);
+  mem_free(text);
+  mem_free(trace);
+  mem_free(usual);
+  mem_free(path);
+  return status;
+}
+
 int report_save(const char *folder, const char *run_status) {
   char *trace = mem_format("%s/trace.h5", folder), *path = mem_format("%s/report.txt", folder);
   struct report report;
@@ -204,6 +254,7 @@ int report_save(const char *folder, const char *run_status) {
       char *text = report_format(&report);
       status = disk_write_text(path, text);
       mem_free(text);
+      if (!status) status = report_save_html(folder, NULL, &report, 0);
       report_fini(&report);
     }
   }

@@ -81,7 +81,12 @@ char *report_format_json(const struct report *report);
 
 const char *report_cause_get_text(enum report_cause cause);
 
-/* Writes RUN/report.txt, atomically; nothing when there is no trace. run_status: what STATUS is about to say, for a run that
+/* Writes FOLDER/report.html, atomically: pictures of a plan and of the folder's trace.h5, whichever hold times. plan: its
+ * path, NULL: the folder's plan.h5. report: of the folder, NULL where it is not at hand. step: of the trace, 0: the last whole
+ * one. STATUS_MISTAKE when there are no times or no such step. */
+int report_save_html(const char *folder, const char *plan, const struct report *report, int64_t step);
+
+/* Writes RUN/report.txt and RUN/report.html, atomically; nothing when there is no trace. run_status: what STATUS is about to say, for a run that
  * is just ending. */
 int report_save(const char *folder, const char *run_status);
 

@@ -1,0 +1,44 @@
+/* What the pictures of a run or plan are drawn from, and the files they are drawn into. Serial. */
+#ifndef PENSTOCK_REPORT_PICTURE_H
+#define PENSTOCK_REPORT_PICTURE_H
+
+#include <stdio.h>
+
+#include "report/timeline.h"
+
+/* The prediction first, the measurement after it; either may be missing, one is there. */
+struct picture {
+  char *name;    /* of the run folder or plan */
+  char *planner; /* NULL: not known */
+  int n_timelines;
+  struct timeline timelines[2];
+};
+
+/* trace, plan: paths, NULL for one that is not to be read. step: of the trace. Without any times it is STATUS_MISTAKE. The
+ * picture is the caller's to fini, on success. */
+int picture_read(const char *name, const char *trace, const char *plan, int64_t step, struct picture *picture);
+void picture_fini(struct picture *picture);
+
+/* Seconds of the longest timeline: all are drawn to one scale. */
+double picture_get_seconds(const struct picture *picture);
+
+/* What the ranks do, as text: the table for a plan that has not run. Owned by the caller. */
+char *picture_format(const struct picture *picture);
+
+/* The writers leave errors of the stream to whoever closes it.
+ * report_svg.c: timelines, memory over time against the limit, parts of each rank's step. standalone: a file of its own,
+ * else to be put into HTML. */
+enum { SVG_LEFT = 70, SVG_PLOT = 1000, SVG_RIGHT = 170 };
+void picture_write_svg(FILE *out, const struct picture *picture, bool standalone);
+/* report_html.c: one file that needs no other. text: the report as text. */
+void picture_write_html(FILE *out, const struct picture *picture, const char *text);
+/* report_chrome.c: trace events, microseconds; process = rank, thread = stream; a prediction's processes come after the
+ * measured ones. */
+void picture_write_chrome(FILE *out, const struct picture *picture);
+/* report_csv.c: the rows of /nodes of one timeline, the columns of the table with names for kinds and streams. */
+void picture_write_csv(FILE *out, const struct timeline *timeline);
+
+/* `text` with what XML gives a meaning escaped. */
+void picture_write_escaped(FILE *out, const char *text);
+
+#endif

@@ -1,0 +1,91 @@
+#!/bin/bash
+# The files of `penstock report` as a user asks for them, of a plan; and what is refused. One process, no launcher.
+set -u
+penstock=${PENSTOCK:-./penstock}
+case $penstock in /*) ;; *) penstock=$PWD/penstock ;; esac
+folder=$(mktemp -d "$PWD/test_report_cmd-XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0 checks=0
+
+fail() {
+  failures=$((failures + 1))
+  echo "failed: $*"
+  head -n 12 out err | cut -c 1-200 | sed 's/^/    /'
+}
+check() { checks=$((checks + 1)); "$@"; }
+run() { # CODE ARGUMENT...
+  local code=$1 got
+  shift
+  timeout 60 "$penstock" "$@" > out 2> err < /dev/null
+  got=$?
+  last="penstock $*"
+  check [ $got = "$code" ] || fail "$last: exit code $got, not $code"
+}
+says() { check grep -qE -- "$1" out || fail "$last: no '$1' on standard output"; }
+warns() { check grep -qE -- "$1" err || fail "$last: no '$1' on standard error"; }
+is_there() { check [ -s "$1" ] || fail "$last: no $1"; }
+
+cat > deck.yml << 'DECK'
+run: {folder: PLAN}
+model:
+  model_type: llama
+  vocab_size: 257
+  hidden_size: 32
+  intermediate_size: 64
+  num_hidden_layers: 8
+  num_attention_heads: 4
+  num_key_value_heads: 2
+  max_position_embeddings: 16
+data: {sequence_length: 16, global_batch: 16, micro_batch: 2}
+memory: {device_limit: 64 MiB}
+optimizer: {clip: 0}
+pipeline: {planner: 1f1b, stages: 4}
+cost: {source: uniform, uniform: {forward_ms: 1, input_ms: 1, weight_ms: 1}}
+DECK
+run 0 plan deck.yml
+
+# ---- 4 stages, 8 micro-batches: 24 of 33 ms busy ----
+run 0 report PLAN --svg a.svg --chrome a.json --csv a.csv
+check [ ! -s err ] || fail "$last: says on standard error"
+says '^predicted step: 33\.000 ms$'
+says '^   3 +24\.000 +72\.7 +9\.000 +27\.3 .* 64\.00$'
+says '^written: PLAN/report.html$'
+for file in a.svg a.json a.csv PLAN/report.html; do is_there $file; done
+check [ "$(grep -cE '^0,[0-9]+,[0-3],[0-9]+,compute,[FB],' a.csv)" = 64 ] || fail "not 64 passes in a.csv"
+check [ "$(grep -cE '<rect class="bar [FB]"' a.svg)" = 64 ] || fail "not 64 passes in a.svg"
+check [ "$(grep -cE '"name":"[FB] [0-7]".*"dur":(1000|2000)\.0000' a.json)" = 64 ] || fail "not 64 passes in a.json"
+check [ "$(grep -c '<path class="limit"' a.svg)" = 4 ] || fail "not 4 limits in a.svg"
+check [ "$(grep -cE 'http|src=|url\(|@import|<link' PLAN/report.html)" = 0 ] || fail "report.html needs other files"
+if command -v xmllint > /dev/null; then check xmllint --noout a.svg 2> err || fail "a.svg is no XML"; fi
+
+# The file in place of its folder, from another folder and under another name.
+rm PLAN/report.html
+run 0 report PLAN/plan.h5
+is_there PLAN/report.html
+mkdir other && cp PLAN/plan.h5 other/moved.h5
+run 0 report other/moved.h5
+is_there other/report.html
+cp PLAN/plan.h5 here.h5
+run 0 report here.h5 --csv b.csv
+is_there report.html
+check cmp -s a.csv b.csv || fail "the rows of a copy differ"
+
+# ---- what is refused ----
+run 2 report
+warns 'penstock report RUN'
+run 2 report none
+warns 'none: there is no such folder'
+run 2 report deck.yml
+warns 'deck.yml'
+run 2 report PLAN --json
+warns 'penstock simulate --json'
+run 2 report PLAN --step 0
+warns '--step 0: a step, 1 or more'
+run 2 report PLAN --step 3
+warns 'plan of one step'
+run 2 report PLAN --svg none/a.svg
+warns 'none/a.svg cannot be written'
+
+[ $failures = 0 ] || echo "$failures of $checks checks failed"
+[ $failures = 0 ] && [ $checks -gt 25 ]
