@@ -24,6 +24,13 @@ void clock_sleep(double seconds) {
   }
 }
 
+void clock_sleep_until(double instant) {
+  time_t whole = (time_t)instant;
+  struct timespec end = {whole, (long)((instant - (double)whole) * 1e9)};
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == EINTR) {
+  }
+}
+
 void clock_format(char text[32]) {
   time_t now = time(NULL);
   struct tm parts;

@@ -4,6 +4,8 @@
 
 double clock_now(void);
 void clock_sleep(double seconds);
+/* Until clock_now() is `instant`; returns at once when it has passed. */
+void clock_sleep_until(double instant);
 /* UTC as 2026-01-31T12:00:00Z in the caller's buffer of at least 32 bytes. */
 void clock_format(char text[32]);
 

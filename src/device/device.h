@@ -50,6 +50,7 @@ struct device_config {
 
 struct device_ops {
   const char *name;              /* as in device.backend */
+  bool keeps_time;               /* computes nothing: the executor lets nodes take their modelled times */
   const char *(*describe)(void); /* the library that does its products, "oneDNN 2.6.3"; static */
   int (*open)(const struct device_config *config, struct device **device);
   void (*close)(struct device **device);

@@ -40,15 +40,23 @@ static void end_node(struct exec *x, int32_t node) {
 
 /* One tag a boundary, micro-batch and kind. Equal tags of far-apart messages are no harm: the messages of a pair of ranks
  * go in one order on both sides. */
-static int make_tag(const struct dag_node *node) {
-  enum { KIND_F, KIND_B, KIND_T } kind = KIND_T;
+enum tag_kind { TAG_F, TAG_B, TAG_T, TAG_POST };
+
+static int make_tag(const struct dag_node *node, enum tag_kind kind) {
   int32_t boundary = 0, micro = node->micro < 0 ? 0 : node->micro;
   if (node->kind == NODE_SF || node->kind == NODE_RB) boundary = node->stage;
   if (node->kind == NODE_RF || node->kind == NODE_SB) boundary = node->stage - 1;
-  if (node->kind == NODE_SF || node->kind == NODE_RF) kind = KIND_F;
-  if (node->kind == NODE_SB || node->kind == NODE_RB) kind = KIND_B;
   return (int)kind << 25 | (boundary & 0xfff) << 13 | (micro & 0x1fff);
 }
+
+int exec_make_tag(const struct dag_node *node) {
+  enum tag_kind kind = TAG_T;
+  if (node->kind == NODE_SF || node->kind == NODE_RF) kind = TAG_F;
+  if (node->kind == NODE_SB || node->kind == NODE_RB) kind = TAG_B;
+  return make_tag(node, kind);
+}
+
+int exec_make_post_tag(const struct dag_node *node) { return make_tag(node, TAG_POST); }
 
 /* Where a message's data lies. */
 static void *find_payload(const struct exec *x, const struct dag_node *node) {
@@ -70,9 +78,14 @@ static void begin_message(struct exec *x, struct exec_stream *s, int32_t id) {
   const struct dag_node *node = &x->step->dag->nodes[id];
   void *data = find_payload(x, node);
   struct comm *comm = x->step->comm;
-  s->active = id;
-  s->request = node->stream == STREAM_SEND ? comm_send_begin(comm, node->peer, make_tag(node), data, node->bytes)
-                                           : comm_receive_begin(comm, node->peer, make_tag(node), data, node->bytes);
+  int tag = exec_make_tag(node);
+  s->request = node->stream == STREAM_SEND ? comm_send_begin(comm, node->peer, tag, data, node->bytes)
+                                           : comm_receive_begin(comm, node->peer, tag, data, node->bytes);
+}
+
+static bool test_message(struct exec *x, struct exec_stream *s) {
+  (void)x;
+  return comm_test(&s->request);
 }
 
 /* Ends what has arrived and begins what may begin on one network stream; true when something happened. */
@@ -80,7 +93,7 @@ static bool advance_stream(struct exec *x, enum stream stream) {
   struct exec_stream *s = &x->streams[stream];
   bool moved = false;
   if (s->active >= 0) {
-    if (!comm_test(&s->request)) return false;
+    if (!x->way->test_message(x, s)) return false;
     end_node(x, s->active);
     s->active = -1;
     moved = true;
@@ -88,12 +101,13 @@ static bool advance_stream(struct exec *x, enum stream stream) {
   int32_t next = get_next(x, stream);
   if (next < 0 || x->step->dag->nodes[next].kind == NODE_N || !is_ready(x, next)) return moved;
   s->next++;
+  s->active = next;
   begin_node(x, next);
-  begin_message(x, s, next);
+  x->way->begin_message(x, s, next);
   return true;
 }
 
-static bool advance_network(struct exec *x) {
+bool exec_advance_network(struct exec *x) {
   bool sent = advance_stream(x, STREAM_SEND);
   bool received = advance_stream(x, STREAM_RECEIVE);
   return sent || received;
@@ -103,7 +117,7 @@ static bool advance_network(struct exec *x) {
 static void poll_network(void *context) {
   struct exec *x = context;
   comm_poll(x->step->comm);
-  advance_network(x);
+  exec_advance_network(x);
 }
 
 /* ---- compute ---- */
@@ -152,14 +166,18 @@ static void update_layer(struct exec *x, const struct dag_node *node) {
   optimizer_update_layer(step->state, step->optimizer, node->layer, step->step, step->plan->clip ? scale : 1);
 }
 
-static int run_compute(struct exec *x, int32_t id) {
+static void compute(struct exec *x, int32_t id) {
   const struct dag_node *node = &x->step->dag->nodes[id];
-  note_node(x, id);
-  begin_node(x, id);
   if (node->kind == NODE_U)
     update_layer(x, node);
   else
     compute_stage(x, node);
+}
+
+static int run_compute(struct exec *x, int32_t id) {
+  note_node(x, id);
+  begin_node(x, id);
+  x->way->compute(x, id);
   end_node(x, id);
   x->streams[STREAM_COMPUTE].next++;
   int32_t next = get_next(x, STREAM_COMPUTE);
@@ -171,6 +189,11 @@ static int run_compute(struct exec *x, int32_t id) {
   return exec_open_node(x, next);
 }
 
+static void gather_norm(struct exec *x, int32_t id) {
+  (void)id;
+  exec_gather_norm(x);
+}
+
 /* All ranks meet. Nothing else of this rank is under way: what comes before the norm is done, what comes after waits. */
 static bool run_norm(struct exec *x) {
   struct exec_stream *s = &x->streams[STREAM_SEND];
@@ -178,7 +201,7 @@ static bool run_norm(struct exec *x) {
   if (id < 0 || s->active >= 0 || x->step->dag->nodes[id].kind != NODE_N || !is_ready(x, id)) return false;
   note_node(x, id);
   begin_node(x, id);
-  exec_gather_norm(x);
+  x->way->norm(x, id);
   end_node(x, id);
   s->next++;
   return true;
@@ -210,7 +233,7 @@ static int run_nodes(struct exec *x) {
   char what[256] = "";
   int status = exec_open_node(x, get_next(x, STREAM_COMPUTE));
   while (!status && x->n_done < x->n_nodes) {
-    bool moved = advance_network(x);
+    bool moved = exec_advance_network(x);
     int32_t next = get_next(x, STREAM_COMPUTE);
     if (next >= 0 && is_ready(x, next)) {
       status = run_compute(x, next);
@@ -227,11 +250,24 @@ static int run_nodes(struct exec *x) {
   return status;
 }
 
+static void open_work(struct exec *x) { (void)x; }
+static void close_work(struct exec *x, int status) { (void)x, (void)status; }
+
+static const struct exec_way way_of_work = {.open = open_work,
+                                            .close = close_work,
+                                            .begin_message = begin_message,
+                                            .test_message = test_message,
+                                            .compute = compute,
+                                            .norm = gather_norm};
+
 int exec_run(const struct exec_step *step, struct exec_result *result) {
   *result = (struct exec_result){.finite = true, .bad_layer = -1, .bad_tensor = -1};
   struct exec x;
   exec_init(&x, step, result);
+  x.way = step->times ? &exec_way_timed : &way_of_work;
+  x.way->open(&x);
   int status = run_nodes(&x);
+  x.way->close(&x, status);
   exec_fini(&x);
   return status;
 }

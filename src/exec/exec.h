@@ -10,6 +10,7 @@
 #include "store/trace.h"
 
 struct comm;
+struct sim_times;
 
 /* One step as the executor is given it. All borrowed. */
 struct exec_step {
@@ -20,9 +21,10 @@ struct exec_step {
   const struct op_batch *micro; /* [n_micro] rows, length, lengths; tokens and labels where the stage needs them */
   float loss_scale;             /* 1 / labels of the step */
   const struct optimizer_config *optimizer;
-  int64_t step;             /* from 1 */
-  bool keep_gradients;      /* no update: gradient sums are completed and left in place (for verify) */
-  struct trace_span *spans; /* [nodes of this rank] filled in: spans[i] for node rank_offset[rank] + i */
+  int64_t step;                  /* from 1 */
+  bool keep_gradients;           /* no update: gradient sums are completed and left in place (for verify) */
+  const struct sim_times *times; /* what nodes take on a device that keeps time; NULL: the device computes */
+  struct trace_span *spans;      /* [nodes of this rank] filled in: spans[i] for node rank_offset[rank] + i */
 };
 
 struct exec_result {
@@ -32,6 +34,10 @@ struct exec_result {
   bool finite;       /* false: nothing was updated on this rank */
   int32_t bad_layer; /* first layer, in layer order, whose gradient is not finite; -1: none (the loss then) */
   int bad_tensor;
+  /* Of a device that keeps time, the same on all ranks but for start; loss and norm are NaN then. Else 0. */
+  double start, seconds; /* this rank's clock when the step began; until the last node of all ranks really ended */
+  double modelled;       /* the same by the modelled times */
+  double late;           /* longest time by which a node began after its modelled end */
 };
 
 /* Collective over the plan's ranks. An error status is this rank's own (device memory refused) and leaves the other ranks

@@ -15,7 +15,23 @@ struct exec_stream {
   struct comm_request *request;
 };
 
+struct exec;
+struct exec_timed;
+
+/* How nodes are carried out: by work (exec.c), or by keeping time (exec_timed.c). The order of nodes is the same. */
+struct exec_way {
+  void (*open)(struct exec *x);              /* before the first node; collective */
+  void (*close)(struct exec *x, int status); /* frees; collective when the status is OK */
+  void (*begin_message)(struct exec *x, struct exec_stream *s, int32_t id);
+  bool (*test_message)(struct exec *x, struct exec_stream *s); /* true: s->active is complete */
+  void (*compute)(struct exec *x, int32_t id);
+  void (*norm)(struct exec *x, int32_t id); /* collective */
+};
+extern const struct exec_way exec_way_timed;
+
 struct exec {
+  const struct exec_way *way;
+  struct exec_timed *timed; /* of exec_timed.c */
   const struct exec_step *step;
   struct exec_result *result;
   int32_t rank, first, n_nodes; /* this rank's nodes are first .. first + n_nodes - 1 */
@@ -40,6 +56,12 @@ struct exec {
 
 void exec_init(struct exec *x, const struct exec_step *step, struct exec_result *result);
 void exec_fini(struct exec *x);
+
+/* exec.c. The tag of a message, and of a receiver's word that it is ready for it. */
+int exec_make_tag(const struct dag_node *node);
+int exec_make_post_tag(const struct dag_node *node);
+/* Ends and begins what may on the network streams; true when something happened. */
+bool exec_advance_network(struct exec *x);
 
 /* exec_memory.c. Opening a compute node allocates all that is charged to it, receives for the next node included; it is
  * done as soon as the node before has ended, so that those can be posted. -1 does nothing. */

@@ -122,6 +122,7 @@ static int train_step_all(struct run *run, struct batch *batch) {
   int status = build_batch(run, run->train, run->next_sample, p->data.global_batch, batch);
   if (!status) status = trainer_step(run->trainer, batch, step, &result);
   if (status) run_die(run, status);
+  run_timed_note(run, &result);
   if (!result.finite) return raise_not_finite(run, step, &result);
   if (result.skipped) log_warn("step %lld has no label: it is skipped", (long long)step);
   run->step = step;
@@ -203,6 +204,7 @@ static int close_trace_all(struct run *run, int status) {
 static int finish_all(struct run *run, int status, const char *stopped) {
   if (!status) status = save_last_all(run);
   if (run->trace) status = close_trace_all(run, status);
+  run_timed_report(run);
   if (run->rank != 0) return status ? status : stopped ? STATUS_STOPPED : STATUS_OK;
   if (status) {
     log_error("%s", error_text());
@@ -212,7 +214,8 @@ static int finish_all(struct run *run, int status, const char *stopped) {
   char text[128] = "DONE";
   if (stopped) {
     snprintf(text, sizeof text, "CHECKPOINTED step %lld", (long long)run->step);
-    log_line("stopped by %s after step %lld; start the same command again to go on", stopped, (long long)run->step);
+    log_line("stopped by %s after step %lld; start the same command again to %s", stopped, (long long)run->step,
+             run->cost ? "begin again (a timed run has no checkpoint)" : "go on");
   }
   if (run->conclude) run->conclude(run->folder, text);
   write_status(run, text);

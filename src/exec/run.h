@@ -29,6 +29,13 @@ struct run {
   struct dataset *train, *validation;
   struct plan *plan;
   struct trainer *trainer;
+  struct cost *cost; /* what a device that keeps time asks for, else NULL */
+  struct run_timed {
+    int64_t n_steps;
+    double measured, modelled; /* sums of seconds */
+    double late, late_share;   /* of the worst step */
+    int64_t late_step;
+  } timed;
   struct trace *trace; /* NULL when run.trace_every is 0 */
 
   int64_t step, next_sample, tokens; /* done so far */
@@ -47,6 +54,14 @@ int run_train_all(struct comm *comm, struct params *params, const char *command,
  * nothing is to be done. */
 int run_open_all(struct run *run, bool *done);
 void run_close_all(struct run *run);
+
+/* run_timed.c: what is special about a run on a device that keeps time; nothing on others. Opens the costs, tells how such
+ * a run differs and refuses a folder with checkpoints (`saved` is the step of the newest, -1: none); a status of this
+ * rank. */
+int run_timed_open(struct run *run, int64_t saved);
+/* Keeps a step's times for the end, where they are reported. */
+void run_timed_note(struct run *run, const struct trainer_result *result);
+void run_timed_report(const struct run *run);
 
 /* run_save.c: a checkpoint of the current step; obeys run.on_save_error (a failure with `continue` is a warning and OK).
  * Collective. */

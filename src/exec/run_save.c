@@ -9,6 +9,10 @@
 #include "store/checkpoint.h"
 
 int run_save_all(struct run *run) {
+  if (trainer_keeps_time(run->trainer)) { /* it has nothing to save */
+    run->saved_step = run->step;
+    return STATUS_OK;
+  }
   char *folder = mem_format("%s/checkpoints", run->folder);
   double start = clock_now();
   struct checkpoint_part part = trainer_get_part(run->trainer);
@@ -59,7 +63,7 @@ int run_restore_all(struct run *run) {
   const char *from = run->params->model.init_from;
   if (path)
     status = read_checkpoint_all(run, path, false, &info);
-  else if (from)
+  else if (from && !trainer_keeps_time(run->trainer))
     status = read_checkpoint_all(run, from, true, &info);
   if (!status && path) {
     run->step = run->saved_step = info.step;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
+#include "cost/cost.h"
 #include "store/checkpoint.h"
 #include "store/trace.h"
 
@@ -79,6 +80,11 @@ static int64_t get_longest(const struct run *run) {
   return other > length ? other : length;
 }
 
+/* Memory of this rank where the deck has no limit: what is only counted has none. */
+static int64_t get_share(const struct run *run) {
+  return run->params->device.backend == PARAMS_BACKEND_TIMED ? INT64_MAX : run->topo.memory_share_bytes;
+}
+
 /* plan.h5 holds the plan for the worst micro-batches with its graph. */
 static int write_plan(const struct run *run) {
   if (run->rank != 0) return STATUS_OK;
@@ -93,14 +99,18 @@ static int write_plan(const struct run *run) {
   return status;
 }
 
-static int open_trainer_all(struct run *run) {
+static int open_trainer_all(struct run *run, int64_t saved) {
+  int status = comm_agree_all(run->comm, run_timed_open(run, saved));
+  if (status) return status;
   struct trainer_config config = {.comm = run->comm,
                                   .model = run->model,
                                   .plan = run->plan,
                                   .backend = params_get_choice(run->params, PARAM_device_backend),
                                   .device =
                                       setup_make_device(run->params, &run->topo, run->plan->device_limit[run->rank]),
-                                  .optimizer = setup_make_optimizer(run->params)};
+                                  .optimizer = setup_make_optimizer(run->params),
+                                  .cost = run->cost,
+                                  .time_scale = run->params->device.time_scale};
   return comm_agree_all(run->comm, trainer_create(&config, &run->trainer));
 }
 
@@ -143,9 +153,8 @@ int run_open_all(struct run *run, bool *done) {
   if (!status) status = comm_agree_all(run->comm, request_check_positions(run->params, run->model));
   if (!status) status = open_data_all(run);
   if (!status)
-    status = setup_deck_plan_all(run->comm, run->params, run->model, get_longest(run), run->topo.memory_share_bytes,
-                                 &run->plan);
-  if (!status) status = open_trainer_all(run);
+    status = setup_deck_plan_all(run->comm, run->params, run->model, get_longest(run), get_share(run), &run->plan);
+  if (!status) status = open_trainer_all(run, saved);
   if (!status) status = write_used_all(run);
   if (!status) status = comm_agree_all(run->comm, write_plan(run));
   if (!status) run_report_start_all(run);
@@ -158,6 +167,7 @@ int run_open_all(struct run *run, bool *done) {
 void run_close_all(struct run *run) {
   if (run->trace) trace_close_all(&run->trace);
   trainer_destroy(&run->trainer);
+  cost_destroy(&run->cost);
   plan_destroy(&run->plan);
   dataset_close(&run->train);
   dataset_close(&run->validation);

@@ -181,7 +181,7 @@ void setup_note_used(struct params *params, const struct comm *comm, const struc
     snprintf(value, sizeof value, "%d", comm_get_size(comm));
     params_set_used(params, PARAM_pipeline_stages, value, "the number of ranks");
   }
-  if (!params_is_given(params, PARAM_memory_device_limit)) {
+  if (!params_is_given(params, PARAM_memory_device_limit) && params->device.backend != PARAMS_BACKEND_TIMED) {
     snprintf(value, sizeof value, "%lld B", (long long)topo->memory_share_bytes);
     params_set_used(params, PARAM_memory_device_limit, value, "the share of its node's memory of rank 0");
   }

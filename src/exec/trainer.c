@@ -4,7 +4,10 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "comm/comm.h"
+#include "cost/cost.h"
+#include "dag/dag_price.h"
 #include "plan/planner.h"
+#include "sim/sim.h"
 
 #include <string.h>
 
@@ -22,6 +25,10 @@ int trainer_create(const struct trainer_config *config, struct trainer **trainer
   const struct device_ops *ops = device_find(config->backend);
   int status = ops ? ops->open(&config->device, &t->device)
                    : error_raise(STATUS_MISTAKE, "device.backend '%s' is not available", config->backend);
+  if (!status && ops->keeps_time && !config->cost)
+    status = error_raise(STATUS_MISTAKE,
+                         "device.backend '%s' computes nothing, and this needs results: set device.backend to cpu",
+                         config->backend);
   if (!status) {
     bool *holds = list_layers(config->plan, comm_get_rank(config->comm));
     status = rank_state_create(config->model, t->device, holds, &t->state);
@@ -35,6 +42,8 @@ int trainer_create(const struct trainer_config *config, struct trainer **trainer
 static void destroy_graph(struct step_graph *graph) {
   plan_destroy(&graph->plan);
   dag_destroy(&graph->dag);
+  mem_free(graph->seconds);
+  graph->seconds = NULL;
 }
 
 void trainer_destroy(struct trainer **trainer) {
@@ -49,12 +58,22 @@ void trainer_destroy(struct trainer **trainer) {
   *trainer = NULL;
 }
 
-void trainer_init(struct trainer *t, uint64_t seed) { rank_state_init(t->state, seed); }
+bool trainer_keeps_time(const struct trainer *t) { return t->device->ops->keeps_time; }
+
+void trainer_init(struct trainer *t, uint64_t seed) {
+  if (!trainer_keeps_time(t)) rank_state_init(t->state, seed);
+}
 
 bool trainer_needs_tokens(const struct trainer *t) { return t->state->has_embed || t->state->has_head; }
 
 static bool has_shapes(const struct plan *plan, const struct plan_micro *micro, int32_t n) {
   return plan && plan->n_micro == n && !memcmp(plan->micro, micro, sizeof *micro * (size_t)n);
+}
+
+static void price_graph(const struct trainer *t, struct step_graph *graph) {
+  graph->seconds = MEM_NEW(double, graph->dag->n_nodes);
+  dag_price(graph->dag, graph->plan, t->config.model, t->config.cost, graph->seconds);
+  for (int32_t v = 0; v < graph->dag->n_nodes; v++) graph->seconds[v] /= t->config.time_scale;
 }
 
 /* Makes the graph fit the batch, if it does not yet. */
@@ -77,6 +96,7 @@ static int update_graph(struct trainer *t, const struct batch *batch, bool forwa
     if (!status) {
       int32_t rank = comm_get_rank(t->config.comm);
       graph->peak = dag_get_peak(graph->dag, rank, NULL);
+      if (trainer_keeps_time(t)) price_graph(t, graph);
     }
   }
   mem_free(micro);
@@ -103,6 +123,7 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
   struct trace_span *spans = mem_resize(t->spans, sizeof *spans * (size_t)(n_nodes ? n_nodes : 1));
   t->spans = spans;
   struct op_batch *micro = make_op_batches(batch);
+  struct sim_times times = {graph->seconds, t->config.cost ? cost_get_eager_bytes(t->config.cost) : 0};
   struct exec_step run = {.comm = t->config.comm,
                           .state = t->state,
                           .plan = graph->plan,
@@ -112,6 +133,7 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
                           .optimizer = &t->config.optimizer,
                           .step = step,
                           .keep_gradients = keep_gradients,
+                          .times = graph->seconds ? &times : NULL,
                           .spans = spans};
   t->device->ops->reset_peak(t->device);
   int status = exec_run(&run, result);
@@ -135,6 +157,12 @@ static int run_training(struct trainer *t, const struct batch *batch, int64_t st
   result->bad_layer = run.bad_layer;
   result->bad_tensor = run.bad_tensor;
   result->seconds = clock_now() - result->start;
+  if (trainer_keeps_time(t)) { /* without what the ranks agree on before and after */
+    result->start = run.start;
+    result->seconds = run.seconds;
+  }
+  result->modelled = run.modelled;
+  result->late = run.late;
   result->peak = t->device->ops->get_memory(t->device).peak;
   result->predicted_peak = t->train.peak;
   CHECK(result->peak == result->predicted_peak, "device peak of step %lld is %lld bytes, predicted were %lld",

@@ -10,6 +10,7 @@
 #include "store/checkpoint.h"
 
 struct comm;
+struct cost;
 
 struct trainer_config {
   struct comm *comm;         /* borrowed; as many ranks as the plan has */
@@ -18,13 +19,17 @@ struct trainer_config {
   const char *backend;       /* device.backend */
   struct device_config device;
   struct optimizer_config optimizer;
+  /* What a device that keeps time asks for; `cost` is borrowed, NULL for others. */
+  const struct cost *cost;
+  double time_scale; /* divides all times */
 };
 
 /* A plan with the graph of one step's real lengths; kept while the shapes stay the same. */
 struct step_graph {
   struct plan *plan;
   struct dag *dag;
-  int64_t peak; /* predicted bytes of this rank's device */
+  int64_t peak;    /* predicted bytes of this rank's device */
+  double *seconds; /* [n_nodes] on a device that keeps time; else NULL */
 };
 
 struct trainer {
@@ -44,6 +49,7 @@ struct trainer_result {
   int bad_tensor;
   double start, seconds;        /* of this rank's clock */
   int64_t peak, predicted_peak; /* bytes of this rank's device */
+  double modelled, late;        /* see exec_result */
 };
 
 /* Opens the device and allocates what the rank holds; parameters are not yet set. A status of this rank alone: the caller
@@ -53,6 +59,9 @@ void trainer_destroy(struct trainer **trainer);
 
 /* Initial parameters as a function of the seed. */
 void trainer_init(struct trainer *trainer, uint64_t seed);
+
+/* True when the device computes nothing: there is no loss, and there are no parameters worth keeping. */
+bool trainer_keeps_time(const struct trainer *trainer);
 
 /* True when this rank needs a batch's tokens and labels (it holds embedding or head), not its shapes alone. */
 bool trainer_needs_tokens(const struct trainer *trainer);

@@ -1,0 +1,214 @@
+/* Nodes that keep time. Every node has a modelled start and end, in seconds since an instant that all ranks share; a message
+ * is real, but carries its due time in place of data. So modelled times follow from each other alone, as in the simulator,
+ * and never from how fast this machine is: a rank that wakes late catches up. What cannot be caught up is noted as lateness.
+ */
+#include "exec/exec_internal.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "comm/comm.h"
+#include "sim/sim.h"
+
+#include <math.h>
+
+#define SLICE_SECONDS 50e-3      /* asleep at most, so that the watchdog of others is answered */
+#define SLICE_RENDEZVOUS 0.5e-3  /* the same while another rank may wait for this one's word */
+#define MARGIN_SECONDS 2e-3      /* until all ranks know when a step begins, */
+#define MARGIN_RANK_SECONDS 1e-4 /* and more of them take longer */
+
+/* The message that is under way on a stream. */
+struct timed_message {
+  struct comm_request *post; /* of a rendezvous, a receiver's word that it is ready */
+  double ready, posted, due;
+  bool waits_for_post;
+};
+
+struct exec_timed {
+  double *start, *end; /* [n_nodes] modelled */
+  double free_at[STREAM_COUNT];
+  double origin; /* this rank's clock at time 0 */
+  double late;
+  bool has_rendezvous;
+  struct timed_message messages[STREAM_COUNT];
+};
+
+static double now(const struct exec_timed *t) { return clock_now() - t->origin; }
+
+static bool is_rendezvous(const struct exec *x, const struct dag_node *node) {
+  return node->bytes > x->step->times->eager_bytes;
+}
+
+/* The latest end among the stream and what is before a node on this rank. */
+static double find_ready(const struct exec *x, int32_t node) {
+  const struct dag *dag = x->step->dag;
+  double ready = x->timed->free_at[dag->nodes[node].stream];
+  for (int64_t e = dag->in_offset[node]; e < dag->in_offset[node + 1]; e++) {
+    int32_t before = dag->edge_from[e] - x->first;
+    if (before >= 0 && before < x->n_nodes && x->timed->end[before] > ready) ready = x->timed->end[before];
+  }
+  return ready;
+}
+
+static void set_times(struct exec *x, int32_t node, double start, double end) {
+  x->timed->start[node - x->first] = start;
+  x->timed->end[node - x->first] = end;
+  x->timed->free_at[x->step->dag->nodes[node].stream] = end;
+}
+
+/* All ranks' values of n numbers each; the caller's to free. */
+static double *gather_all(const struct exec *x, const double *values, int n) {
+  int size = comm_get_size(x->step->comm);
+  double *all = MEM_NEW(double, n *size);
+  int64_t *offsets = MEM_NEW(int64_t, size + 1);
+  comm_gather_all(x->step->comm, values, n * (int64_t)sizeof *values, all, offsets);
+  mem_free(offsets);
+  return all;
+}
+
+static double find_most(const double *all, int n, int stride) {
+  double most = all[0];
+  for (int i = 1; i < n; i++) most = fmax(most, all[i * stride]);
+  return most;
+}
+
+/* ---- a step ---- */
+
+static void open_timed(struct exec *x) {
+  struct exec_timed *t = MEM_NEW(struct exec_timed, 1);
+  struct comm *comm = x->step->comm;
+  x->timed = t;
+  t->start = MEM_NEW(double, x->n_nodes);
+  t->end = MEM_NEW(double, x->n_nodes);
+  for (int32_t i = 0; i < x->n_nodes; i++) {
+    const struct dag_node *node = &x->step->dag->nodes[x->first + i];
+    if (node->peer >= 0 && is_rendezvous(x, node)) t->has_rendezvous = true;
+  }
+  int size = comm_get_size(comm);
+  double offset = comm_get_clock_offset(comm), mine = clock_now() + offset;
+  double *all = gather_all(x, &mine, 1);
+  t->origin = find_most(all, size, 1) + MARGIN_SECONDS + MARGIN_RANK_SECONDS * size - offset;
+  mem_free(all);
+}
+
+static void free_timed(struct exec *x) {
+  mem_free(x->timed->start);
+  mem_free(x->timed->end);
+  mem_free(x->timed);
+  x->timed = NULL;
+}
+
+/* Spans of messages are the modelled ones: nobody watches them end. */
+static void set_spans(struct exec *x) {
+  const struct exec_timed *t = x->timed;
+  for (int32_t i = 0; i < x->n_nodes; i++) {
+    if (x->step->dag->nodes[x->first + i].stream == STREAM_COMPUTE) continue;
+    x->step->spans[i] = (struct trace_span){t->origin + t->start[i], t->origin + t->end[i]};
+  }
+}
+
+static void close_timed(struct exec *x, int status) {
+  struct exec_timed *t = x->timed;
+  struct exec_result *result = x->result;
+  if (!status) {
+    enum { MODELLED, REAL, LATE, N_VALUES };
+    double values[N_VALUES] = {find_most(t->free_at, STREAM_COUNT, 1)};
+    clock_sleep_until(t->origin + values[MODELLED]);
+    values[REAL] = now(t);
+    values[LATE] = t->late;
+    int size = comm_get_size(x->step->comm);
+    double *all = gather_all(x, values, N_VALUES);
+    result->start = t->origin;
+    result->modelled = find_most(all + MODELLED, size, N_VALUES);
+    result->seconds = find_most(all + REAL, size, N_VALUES);
+    result->late = find_most(all + LATE, size, N_VALUES);
+    result->loss_sum = result->grad_norm = NAN;
+    mem_free(all);
+    set_spans(x);
+  }
+  free_timed(x);
+}
+
+/* ---- messages ---- */
+
+static void send_due(struct exec *x, struct exec_stream *s, int32_t id, double start) {
+  const struct dag_node *node = &x->step->dag->nodes[id];
+  struct timed_message *m = &x->timed->messages[node->stream];
+  m->due = start + x->step->times->seconds[id];
+  set_times(x, id, start, m->due);
+  s->request = comm_send_begin(x->step->comm, node->peer, exec_make_tag(node), &m->due, sizeof m->due);
+}
+
+static void begin_message_timed(struct exec *x, struct exec_stream *s, int32_t id) {
+  const struct dag_node *node = &x->step->dag->nodes[id];
+  struct comm *comm = x->step->comm;
+  struct timed_message *m = &x->timed->messages[node->stream];
+  bool rendezvous = is_rendezvous(x, node);
+  *m = (struct timed_message){.ready = find_ready(x, id)};
+  m->posted = m->ready;
+  if (node->stream == STREAM_RECEIVE) {
+    if (rendezvous) m->post = comm_send_begin(comm, node->peer, exec_make_post_tag(node), &m->posted, sizeof m->posted);
+    s->request = comm_receive_begin(comm, node->peer, exec_make_tag(node), &m->due, sizeof m->due);
+  } else if (rendezvous) {
+    m->waits_for_post = true;
+    s->request = comm_receive_begin(comm, node->peer, exec_make_post_tag(node), &m->posted, sizeof m->posted);
+  } else {
+    send_due(x, s, id, m->ready);
+  }
+}
+
+static bool test_message_timed(struct exec *x, struct exec_stream *s) {
+  int32_t id = s->active;
+  struct timed_message *m = &x->timed->messages[x->step->dag->nodes[id].stream];
+  if (m->post && !comm_test(&m->post)) return false;
+  if (s->request && !comm_test(&s->request)) return false;
+  if (m->waits_for_post) {
+    m->waits_for_post = false;
+    send_due(x, s, id, fmax(m->ready, m->posted));
+    return comm_test(&s->request);
+  }
+  if (x->step->dag->nodes[id].stream == STREAM_RECEIVE) set_times(x, id, m->posted, fmax(m->due, m->posted));
+  return true;
+}
+
+/* ---- nodes ---- */
+
+static void advance_all(struct exec *x) {
+  while (exec_advance_network(x)) {
+  }
+}
+
+static void sleep_until(struct exec *x, double end) {
+  struct exec_timed *t = x->timed;
+  double longest = t->has_rendezvous ? SLICE_RENDEZVOUS : SLICE_SECONDS;
+  for (double at = now(t); at < end; at = now(t)) {
+    clock_sleep_until(t->origin + fmin(end, at + longest));
+    comm_poll(x->step->comm);
+    if (t->has_rendezvous) advance_all(x);
+  }
+}
+
+static void compute_timed(struct exec *x, int32_t id) {
+  struct exec_timed *t = x->timed;
+  advance_all(x); /* what the node before has made leaves now, not after this one */
+  double start = find_ready(x, id), end = start + x->step->times->seconds[id], begun = now(t);
+  set_times(x, id, start, end);
+  if (begun - end > t->late) t->late = begun - end;
+  x->step->spans[id - x->first].start = t->origin + fmax(start, begun);
+  sleep_until(x, end);
+}
+
+/* The norms of all ranks end together. */
+static void norm_timed(struct exec *x, int32_t id) {
+  double ready = find_ready(x, id);
+  int size = comm_get_size(x->step->comm);
+  double *all = gather_all(x, (double[]){ready, x->step->times->seconds[id]}, 2);
+  set_times(x, id, ready, find_most(all, size, 2) + find_most(all + 1, size, 2));
+  mem_free(all);
+}
+
+const struct exec_way exec_way_timed = {.open = open_timed,
+                                        .close = close_timed,
+                                        .begin_message = begin_message_timed,
+                                        .test_message = test_message_timed,
+                                        .compute = compute_timed,
+                                        .norm = norm_timed};
