@@ -15,7 +15,7 @@ ends 0
 status_is plain DONE
 log_ends_with_status plain
 has_steps plain 6
-for file in manifest.txt used.yml plan.h5 log.txt metrics.csv trace.h5 report.txt checkpoints/index.txt; do
+for file in manifest.txt used.yml plan.h5 log.txt metrics.csv trace.h5 report.txt report.html checkpoints/index.txt; do
   check [ -s plain/$file ] || fail "there is no $file"
 done
 check diff <(grep -v '^penstock: warning' "$output") plain/log.txt > differences || fail "log.txt is not what was printed"
@@ -45,6 +45,8 @@ check awk '/^steps .* mean / { for (i = 1; i < NF; i++) if ($i == "mean") step =
     if ($11 != 64 || $10 <= 0 || $10 > 64) bad = 1
   }
   END { exit bad || n != 4 }' plain/report.txt || fail "the numbers of report.txt do not sum: $(cat plain/report.txt)"
+check grep -q "timeline, measured in step 6: " plain/report.html || fail "report.html has no timeline of step 6"
+check [ "$(grep -cE '<rect class="bar [FB]"' plain/report.html)" = 16 ] || fail "not 2 x 4 x 2 passes in report.html"
 check "$penstock" report plain > again.txt || fail "penstock report fails"
 check grep -q "^steps " again.txt || fail "penstock report says $(cat again.txt)"
 
