@@ -1,4 +1,4 @@
-/* Cuts the layers into stages: even, or as the deck's list says. Cuts are counted in half blocks of the configuration, so
+/* Cuts the layers into stages: by cost, even, or as the deck's list says. Cuts are counted in half blocks of the configuration, so
  * that they may fall between the mixer and the feed-forward of a block.
  */
 #include <math.h>
@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "model/model.h"
+#include "plan/partition_auto.h"
 #include "plan/planner.h"
 
 enum { COUNT_TEXT = 64 };
@@ -118,6 +119,7 @@ int partition_make(const struct plan_request *request, struct plan_stage *stages
   int32_t n_blocks = count_blocks(request->model);
   if (request->n_stages < 1)
     return error_raise(STATUS_MISTAKE, "pipeline.stages %d: must be at least 1", (int)request->n_stages);
+  if (request->partition == PARTITION_AUTO && request->cost) return partition_make_auto(request, stages);
   int64_t *sizes = MEM_NEW(int64_t, planner_count_stages(request));
   int status =
       request->partition == PARTITION_LIST ? size_list(request, n_blocks, sizes) : size_even(request, n_blocks, sizes);

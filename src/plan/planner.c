@@ -16,6 +16,7 @@
   X(planner_zb_h1)                                                                                                     \
   X(planner_zb_h2)                                                                                                     \
   X(planner_zb_v)                                                                                                      \
+  X(planner_adapipe)                                                                                                   \
   X(planner_file)
 
 #define X(id) extern const struct planner id;

@@ -6,11 +6,14 @@
 
 #include "plan/plan.h"
 
+struct cost;
+
 enum partition_kind { PARTITION_AUTO, PARTITION_EVEN, PARTITION_LIST };
 
 /* What is asked for. All borrowed. */
 struct plan_request {
   const struct model *model;
+  const struct cost *cost;   /* for as many ranks; NULL: nothing is known of times */
   int32_t n_ranks, n_stages; /* n_stages: the pipeline's depth in ranks */
   int32_t n_chunks;          /* stages that a rank holds; 0 and 1 mean one */
   enum partition_kind partition;
@@ -41,7 +44,7 @@ const struct planner *planner_find(const char *name);
 int planner_run(const char *name, const struct plan_request *request, struct plan **plan);
 
 /* partition.c: cuts the layers into stages as asked (n_stages x n_chunks of them; even: whole blocks, sizes differ by at most one, the larger ones
- * later; with two stages more than blocks, first and last have none; auto: the same until costs exist; list: as given, must
+ * later; with two stages more than blocks, first and last have none; auto: by cost, see partition_auto.h, even where the request has none; list: as given, must
  * sum to the blocks, .5 cuts between mixer and feed-forward, 0 allowed on first and last stage). Embedding goes with the
  * first stage, head with the last. stages[n_stages x n_chunks] is filled in. STATUS_MISTAKE names sum and count ("sum 8,
  * model has 7"). */

@@ -1,0 +1,22 @@
+/* 1F1B in numbers: its warm-up, and how long it takes with given times. Serial. */
+#ifndef PENSTOCK_PLAN_ONE_F_ONE_B_H
+#define PENSTOCK_PLAN_ONE_F_ONE_B_H
+
+#include <stdint.h>
+
+/* Forwards that a stage runs ahead: a planner_warm_up. */
+int32_t one_f_one_b_get_warm_up(int32_t stage, int32_t n_stages, int32_t n_micro);
+
+struct one_f_one_b {
+  int32_t n_stages, n_micro;
+  double *forward, *backward; /* [n_stages] seconds of a micro-batch */
+  double *send, *send_back;   /* [n_stages] of a message to stage s+1, and from there back to s */
+};
+
+/* All times 0; freed by one_f_one_b_free. */
+struct one_f_one_b one_f_one_b_create(int32_t n_stages, int32_t n_micro);
+void one_f_one_b_free(struct one_f_one_b *times);
+/* Seconds from the first forward to the end of the last backward, when every pass starts as soon as it can. */
+double one_f_one_b_time(const struct one_f_one_b *times);
+
+#endif

@@ -1,0 +1,149 @@
+#include "plan/stage_need.h"
+
+#include "base/mem.h"
+#include "cost/cost.h"
+#include "model/footprint.h"
+#include "model/model.h"
+#include "plan/recompute.h"
+
+struct stage_needs {
+  const struct plan_request *request;
+  struct plan_micro micro;
+  int32_t n_stages;
+  double *seconds;   /* [n_ranks][COST_PASS_COUNT][n_layers+1] sums over the layers before */
+  int64_t *n_body;   /* [n_layers+1] layers of blocks before */
+  int64_t *n_floats; /* [n_layers+1] parameters before */
+  uint32_t *all_ops; /* [n_layers] what can be discarded */
+};
+
+static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+int64_t stage_need_get_peak(const struct stage_need *need, int64_t discarded) {
+  int64_t forward = min64(discarded + need->work_forward, need->work_discarding);
+  return need->fixed + need->copies * (need->keep - discarded) + max64(forward, discarded + need->work_backward);
+}
+
+/* What is to be discarded so that `over` bytes are saved, `each` times as much being saved. */
+static int64_t share(int64_t over, int64_t each) {
+  if (over <= 0) return 0;
+  return each > 0 ? (over + each - 1) / each : INT64_MAX;
+}
+
+int64_t stage_need_get_discarded(const struct stage_need *need, int64_t limit) {
+  if (limit == INT64_MAX) return 0;
+  int64_t over = need->fixed + need->copies * need->keep - limit;
+  int64_t backward = share(over + need->work_backward, need->copies - 1);
+  int64_t forward =
+      min64(share(over + need->work_forward, need->copies - 1), share(over + need->work_discarding, need->copies));
+  int64_t discarded = max64(backward, forward);
+  return discarded == INT64_MAX ? -1 : discarded;
+}
+
+static struct plan_micro find_largest(const struct plan_request *request) {
+  struct plan_micro largest = request->micro[0];
+  for (int32_t i = 1; i < request->n_micro; i++)
+    if ((int64_t)request->micro[i].rows * request->micro[i].length > (int64_t)largest.rows * largest.length)
+      largest = request->micro[i];
+  return largest;
+}
+
+static double *get_sums(const struct stage_needs *needs, int32_t rank, enum cost_pass pass) {
+  int64_t row = (int64_t)rank * COST_PASS_COUNT + pass;
+  return needs->seconds + row * (needs->request->model->n_layers + 1);
+}
+
+static void sum_seconds(struct stage_needs *needs) {
+  const struct plan_request *r = needs->request;
+  needs->seconds = MEM_NEW(double, (int64_t)r->n_ranks *COST_PASS_COUNT *(r->model->n_layers + 1));
+  for (int32_t rank = 0; r->cost && rank < r->n_ranks; rank++)
+    for (enum cost_pass pass = 0; pass < COST_PASS_COUNT; pass++) {
+      double *sum = get_sums(needs, rank, pass);
+      for (int32_t l = 0; l < r->model->n_layers; l++)
+        sum[l + 1] = sum[l] + cost_get_layer(r->cost, rank, l, pass, needs->micro.rows, needs->micro.length);
+    }
+}
+
+struct stage_needs *stage_needs_create(const struct plan_request *request) {
+  const struct model *model = request->model;
+  struct stage_needs *needs = MEM_NEW(struct stage_needs, 1);
+  needs->request = request;
+  needs->micro = find_largest(request);
+  needs->n_stages = planner_count_stages(request);
+  needs->n_body = MEM_NEW(int64_t, model->n_layers + 1);
+  needs->n_floats = MEM_NEW(int64_t, model->n_layers + 1);
+  needs->all_ops = MEM_NEW(uint32_t, model->n_layers);
+  for (int32_t l = 0; l < model->n_layers; l++) {
+    needs->n_body[l + 1] = needs->n_body[l] + (model->layers[l].block >= 0);
+    needs->all_ops[l] = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL);
+    needs->n_floats[l + 1] = needs->n_floats[l] + model->layers[l].n_floats;
+  }
+  sum_seconds(needs);
+  return needs;
+}
+
+void stage_needs_destroy(struct stage_needs **needs) {
+  if (!*needs) return;
+  mem_free((*needs)->seconds);
+  mem_free((*needs)->n_body);
+  mem_free((*needs)->n_floats);
+  mem_free((*needs)->all_ops);
+  mem_free(*needs);
+  *needs = NULL;
+}
+
+const struct plan_micro *stage_needs_get_micro(const struct stage_needs *needs) { return &needs->micro; }
+
+static double get_pass(const struct stage_needs *needs, int32_t rank, int32_t first, int32_t n, enum cost_pass pass) {
+  const double *sum = get_sums(needs, rank, pass);
+  int64_t n_body = needs->n_body[first + n] - needs->n_body[first];
+  if (!needs->request->cost) return 0;
+  return (sum[first + n] - sum[first]) * cost_get_share_factor(needs->request->cost, pass, n_body);
+}
+
+double stage_needs_get_seconds(const struct stage_needs *needs, int32_t rank, int32_t first, int32_t n) {
+  double sum = 0;
+  for (enum cost_pass pass = 0; pass < COST_PASS_COUNT; pass++) sum += get_pass(needs, rank, first, n, pass);
+  return sum;
+}
+
+/* Parameters, gradients and moments, as footprint_static counts them. */
+static int64_t get_static(const struct stage_needs *needs, int32_t first, int32_t n) {
+  const struct model *model = needs->request->model;
+  int64_t floats = 4 * (needs->n_floats[first + n] - needs->n_floats[first]);
+  bool embed = first == 0, head = first + n == model->n_layers;
+  floats += footprint_tied_floats(model) * (embed ? 1 : head ? 5 : 0);
+  return floats * (int64_t)sizeof(float);
+}
+
+/* Hidden states and gradients beside those of the copies: received and sent ahead, and sent ones not yet let go. */
+static int32_t count_under_way(int32_t stage, int32_t n_stages) {
+  if (n_stages == 1) return 0;
+  return stage == 0 ? 2 : stage == n_stages - 1 ? 3 : 4;
+}
+
+static void measure_layers(const struct stage_needs *needs, int32_t first, int32_t n, bool discards,
+                           struct footprint_stage *out) {
+  const struct model *model = needs->request->model;
+  footprint_stage(model, first, n, needs->micro.rows, needs->micro.length, discards ? needs->all_ops + first : NULL,
+                  out);
+}
+
+struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage, int32_t rank, int32_t first,
+                                  int32_t n) {
+  struct footprint_stage kept, discarding;
+  int32_t depth = needs->n_stages - stage, copies = depth < needs->request->n_micro ? depth : needs->request->n_micro;
+  int64_t boundary = footprint_boundary(needs->request->model, needs->micro.rows, needs->micro.length);
+  bool receives = stage > 0, sends = stage + 1 < needs->n_stages;
+  measure_layers(needs, first, n, false, &kept);
+  measure_layers(needs, first, n, true, &discarding);
+  return (struct stage_need){.forward = get_pass(needs, rank, first, n, COST_FORWARD),
+                             .backward = get_pass(needs, rank, first, n, COST_INPUT) +
+                                         get_pass(needs, rank, first, n, COST_WEIGHT),
+                             .fixed = get_static(needs, first, n) + count_under_way(stage, needs->n_stages) * boundary,
+                             .keep = kept.keep_input + kept.keep_weight + boundary * (receives + sends),
+                             .work_forward = kept.work_forward,
+                             .work_backward = max64(kept.work_backward, discarding.work_rebuild),
+                             .work_discarding = discarding.work_forward,
+                             .copies = copies};
+}

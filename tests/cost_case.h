@@ -1,0 +1,35 @@
+/* Costs for tests of planners, from a deck's text. */
+#ifndef PENSTOCK_TESTS_COST_CASE_H
+#define PENSTOCK_TESTS_COST_CASE_H
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "cost/cost.h"
+#include "deck_texts.h"
+#include "t.h"
+
+static inline struct cost *make_cost_case(const char *yaml, const struct model *model, int32_t n_ranks) {
+  struct params params = parse_good(yaml, NULL);
+  struct cost *cost = NULL;
+  char *notes = NULL;
+  int status = cost_create(&params, model, n_ranks, &cost, &notes);
+  T_CHECK(!status, "%s: %s", yaml, error_text());
+  if (status) exit(1);
+  mem_free(notes);
+  params_fini(&params);
+  return cost;
+}
+
+/* Seconds of a micro-batch on a rank that holds these layers, forward and backward. */
+static inline double count_stage_seconds(const struct cost *cost, const struct model *model, int32_t rank,
+                                         int32_t first, int32_t n, int64_t rows, int64_t length) {
+  double sum = 0;
+  int64_t n_body = 0;
+  for (int32_t l = first; l < first + n; l++) n_body += model->layers[l].block >= 0;
+  for (enum cost_pass pass = 0; pass < COST_PASS_COUNT; pass++)
+    for (int32_t l = first; l < first + n; l++)
+      sum += cost_get_layer(cost, rank, l, pass, rows, length) * cost_get_share_factor(cost, pass, n_body);
+  return sum;
+}
+
+#endif
