@@ -14,7 +14,7 @@ static const char *const kind_colours[NODE_KIND_COUNT] = {
     [NODE_U] = "#5a9a5a",  [NODE_SF] = "#2a5a96", [NODE_RF] = "#7ab0e0", [NODE_SB] = "#a06a10", [NODE_RB] = "#e0b868",
     [NODE_ST] = "#777777", [NODE_RT] = "#aaaaaa", [NODE_N] = "#c05a7a",
 };
-enum { MOST_NUMBERS = 4000, MOST_HEIGHT = 24, PLOT_PIXELS = 1600 };
+enum { MOST_NUMBERS = 4000, MOST_HEIGHT = 24, PLOT_PIXELS = 1600, NUMBER_WIDTH = 9 };
 
 static double get_row_height(const struct timeline *t) {
   double height = (double)PLOT_PIXELS / (t->n_drawn > 0 ? t->n_drawn : 1);
@@ -26,6 +26,7 @@ struct svg {
   FILE *out;
   const struct picture *picture;
   double seconds, y;
+  bool standalone;
 };
 
 static double get_x(const struct svg *svg, const struct timeline *t, double seconds) {
@@ -43,7 +44,8 @@ static void write_head(struct svg *svg, double height, bool standalone) {
   fputs("text{fill:#222}.head{font-weight:bold;font-size:13px}.number{fill:#000;font-size:9px;text-anchor:middle;"
         "pointer-events:none}.label{text-anchor:end}.tick{text-anchor:middle}.row{fill:#f1f1f1}"
         ".level{fill:#9db8d2;stroke:#47698c}.limit{stroke:#c00000;stroke-dasharray:5 3;fill:none}"
-        ".level,.limit,.grid{vector-effect:non-scaling-stroke}.grid{stroke:#bbb;stroke-width:.5;fill:none}"
+        ".bar{stroke:#000;stroke-opacity:.3;stroke-width:.5}.level,.limit,.grid,.bar{vector-effect:non-scaling-stroke}."
+        "grid{stroke:#bbb;stroke-width:.5;fill:none}"
         ".busy{fill:#4c86c6}.bubble{fill:#d8d8d8}.wait{fill:#e07050}.other{fill:#777}</style>\n",
         out);
   if (standalone) fprintf(out, "<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n", width, height);
@@ -102,6 +104,17 @@ static void write_tip(FILE *out, const struct timeline *t, const struct timeline
   fputs("</title>", out);
 }
 
+/* The micro-batch in a bar that has room for it; in a page the others wait for the zoom. */
+static void write_number(struct svg *svg, int32_t micro, double x, double y, double width) {
+  bool narrow = width < NUMBER_WIDTH;
+  if (micro < 0 || (narrow && svg->standalone)) return;
+  fprintf(
+      svg->out,
+      "<text class=\"number\" data-x=\"%.4f\" data-y=\"%.1f\" data-width=\"%.4f\" transform=\"translate(%.4f %.1f)\""
+      "%s>%d</text>\n",
+      x, y, width, x, y, narrow ? " style=\"display:none\"" : "", (int)micro);
+}
+
 static void write_bar(struct svg *svg, const struct timeline *t, const struct timeline_bar *bar, double height) {
   const struct node_row *node = &t->rows[bar->row];
   bool compute = node->stream == STREAM_COMPUTE, sends = node->stream != STREAM_RECEIVE;
@@ -114,10 +127,8 @@ static void write_bar(struct svg *svg, const struct timeline *t, const struct ti
           node_kind_get_name((enum node_kind)node->kind), x, y, width, tall);
   write_tip(svg->out, t, bar);
   fputs("</rect>\n", svg->out);
-  if (compute && bar->count == 1 && node->microbatch >= 0 && width >= 9 && height >= 14 && t->n_bars <= MOST_NUMBERS)
-    fprintf(svg->out,
-            "<text class=\"number\" data-x=\"%.4f\" data-y=\"%.1f\" transform=\"translate(%.4f %.1f)\">%d</text>\n",
-            x + width / 2, y + tall / 2 + 3, x + width / 2, y + tall / 2 + 3, (int)node->microbatch);
+  if (compute && bar->count == 1 && height >= 14 && t->n_bars <= MOST_NUMBERS)
+    write_number(svg, node->microbatch, x + width / 2, y + tall / 2 + 3, width);
 }
 
 static void write_timeline(struct svg *svg, const struct timeline *t) {
@@ -225,7 +236,7 @@ static double get_height(const struct picture *picture) {
 }
 
 void picture_write_svg(FILE *out, const struct picture *picture, bool standalone) {
-  struct svg svg = {.out = out, .picture = picture, .seconds = picture_get_seconds(picture)};
+  struct svg svg = {.out = out, .picture = picture, .seconds = picture_get_seconds(picture), .standalone = standalone};
   void (*const sections[])(struct svg *, const struct timeline *) = {write_timeline, write_memory, write_parts};
   write_head(&svg, get_height(picture), standalone);
   write_legend(&svg);
