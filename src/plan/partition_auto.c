@@ -76,10 +76,12 @@ int partition_make_auto(const struct plan_request *request, struct plan_stage *s
                      .limited = request->device_limit && planner_count_chunks(request) == 1 &&
                                 request->n_stages == request->n_ranks};
   if (c.n_stages > c.n_layers)
-    return error_raise(STATUS_MISTAKE,
-                       "pipeline.stages: %d stages of a model that can be cut into at most %d (embedding, mixers, "
-                       "feed-forwards and head): give fewer",
-                       (int)c.n_stages, (int)c.n_layers);
+    return error_raise(
+        STATUS_MISTAKE,
+        "pipeline.stages %d x %d a rank: a model of %d blocks can be cut into at most %d stages (embedding, "
+        "head, and each block's mixer and feed-forward): give fewer",
+        (int)request->n_stages, (int)planner_count_chunks(request), (int)request->model->config.n_blocks,
+        (int)c.n_layers);
   c.needs = stage_needs_create(request);
   c.value = MEM_NEW(double, (int64_t)c.n_stages *(c.n_layers + 1));
   c.starts = MEM_NEW(int32_t, (int64_t)c.n_stages * (c.n_layers + 1));
