@@ -1,0 +1,58 @@
+#!/bin/bash
+# A run on the timed device as a user meets it: no loss and no checkpoint, said so; the step that was predicted; twice the
+# scale, half the step; memory enforced by count; what it cannot do is refused.
+# shellcheck source=tests/run_lib.sh
+. "${srcdir:-$(dirname "$0")/..}/tests/run_lib.sh"
+
+make_data data 2000
+write_deck "$deck"
+cat >> "$deck" << 'DECK'
+cost:
+  source: uniform
+  uniform: {forward_ms: 5, input_ms: 5, weight_ms: 5}
+DECK
+timed=(-D device.backend=timed -D data.global_batch=16 -D optimizer.clip=0)
+
+# is_near RUN MS: the median of the steps after the first is within 10 %.
+is_near() {
+  check awk -v want="$2" -v got="$(get_columns "$1" 6 | tail -n +2 | sort -g | sed -n 3p)" \
+    'BEGIN { exit !(got > 0.999 * want && got < 1.1 * want) }' ||
+    fail "steps of $1 take $(get_columns "$1" 6 | tr '\n' ' ')ms, not $2"
+}
+
+name="4 stages, 8 micro-batches: (8 + 3) x 15 ms"
+train plain 4 "${timed[@]}"
+ends 0
+status_is plain DONE
+log_ends_with_status plain
+has_steps plain 6
+is_near plain 165
+says 'timed: nothing is computed.* times of uniform.*no loss, no checkpoints'
+says 'timed: a step took .* modelled 165\.000 ms'
+says 'timed: inputs came '
+check [ ! -e plain/checkpoints ] || fail "there are checkpoints"
+check [ -s plain/report.txt ] || fail "no report.txt"
+check [ -z "$(get_columns plain 2 | tr -d '\n')" ] || fail "there are losses"
+
+name="twice as fast"
+train fast 4 "${timed[@]}" -D device.time_scale=2
+ends 0
+says 'modelled 82\.500 ms'
+
+name="memory is counted"
+train small 4 "${timed[@]}" -D 'memory.device_limit=64 KiB'
+ends 2
+says 'what would fit'
+name="no limit, no memory"
+sed '/device_limit/d' "$deck" > "$deck.all" && mv "$deck.all" "$deck"
+train huge 2 "${timed[@]}" -D run.steps=1 -D model.hidden_size=65536 -D model.intermediate_size=262144
+ends 0
+
+name="a folder with checkpoints"
+train real 2
+ends 0
+train real 2 -D device.backend=timed -D run.steps=9
+ends 2
+says 'has checkpoints'
+
+finish
