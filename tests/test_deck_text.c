@@ -47,7 +47,7 @@ static void check_yaml(void) {
       {"run:\n  stpes: 1\n", "(did you mean 'steps'?)"},
       {"run:\n  lr: 1\n", "(did you mean 'optimizer.lr'?)"},
       {"run:\n  zzzzzzz: 1\n", "unknown key 'zzzzzzz' in 'run'; allowed: name"},
-      {"pipeline:\n  recompute: full\n", "t.yml:2:3: 'pipeline.recompute' is not available in this version"},
+      {"pipeline:\n  swap: auto\n", "t.yml:2:3: 'pipeline.swap' is not available in this version"},
       {"pipeline:\n  planner: obscura\n", "'pipeline.planner' is 'obscura', which is not available in this version"},
       {"obscura:\n  faithful: true\n", "t.yml:1:1: section 'obscura' is not available in this version"},
       {"cost:\n  source: uniform\n", "t.yml:2:3: 'cost.source' is uniform, but 'cost.uniform' gives no times"},
@@ -88,7 +88,7 @@ static void check_overrides(void) {
       {"run.=5", "write -D section.key=value"},
       {"run.steps", "write -D section.key=value"},
       {"pipeline.stages=0", "-D pipeline.stages: 'pipeline.stages' is 0, out of range"},
-      {"pipeline.chunks=2", "-D pipeline.chunks: 'pipeline.chunks' is not available in this version"},
+      {"pipeline.replicas=2", "-D pipeline.replicas: 'pipeline.replicas' is not available in this version"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_refused(NULL, cases[i][0], cases[i][1]);
   struct params params = parse_good("run:\n  steps: 5\n", "run.steps=7");

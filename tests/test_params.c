@@ -77,6 +77,8 @@ static const char *const *wrong_of(enum param_type type) {
                          "{forward_ms: [a]}", "{forward_ms: {0: 1}}", "{send_ms: [[1]]}", "{send_ms: }"},
       [PARAM_LINK] = {"1", "[1]", "{}", "{latency: 1}", "{gb_per_s: 0}", "{gb_per_s: -1}", "{latency_us: 5 us}",
                       "{latency_us: [1]}", "{node_gb_per_s: 0}", ""},
+      [PARAM_RECOMPUTE] = {"odd", "norm", "[]", "{a: 1}", "1", "[norm, norm]", "[[norm]]", "[{a: 1}]", "['']", "", "~"},
+      [PARAM_STAGES] = {"odd", "-1", "1.5", "[]", "[1, 1]", "[-1]", "[a]", "{0: 1}", "[[1]]", "07", ""},
       [PARAM_PARTITION] = {"odd", "[]", "[0.3, 1]", "[1, 0, 1]", "[-1, 2]", "[a]", "{a: 1}", "3", "[[1]]", "3,4", ""},
   };
   return wrong[type];
@@ -172,12 +174,13 @@ static void check_choices(void) {
 }
 
 static void check_values(void) {
-  struct params p = parse_good("run: {wall_time: '11:45:00', seed: 9223372036854775807}\n"
-                               "data:\n  shuffle: No\n  train:\n  - a/b\n  - c\n  validation:\n    x: 1\n    y: 2.5\n"
-                               "memory: {device_limit: 1.5 GiB, rank_limits: {3: 2 MB, 1: 1 KiB}}\n"
-                               "optimizer: {lr: 1e-3, betas: [.5, 0]}\n"
-                               "pipeline: {planner: 1f1b, partition: [0, 3.5, 0]}\n",
-                               NULL);
+  struct params p = parse_good(
+      "run: {wall_time: '11:45:00', seed: 9223372036854775807}\n"
+      "data:\n  shuffle: No\n  train:\n  - a/b\n  - c\n  validation:\n    x: 1\n    y: 2.5\n"
+      "memory: {device_limit: 1.5 GiB, rank_limits: {3: 2 MB, 1: 1 KiB}}\n"
+      "optimizer: {lr: 1e-3, betas: [.5, 0]}\n"
+      "pipeline: {planner: 1f1b, partition: [0, 3.5, 0], recompute: [norm, qkv], recompute_stages: [2, 0]}\n",
+      NULL);
   T_CHECK(p.run.wall_time == 42300 && p.run.seed == INT64_MAX && !p.data.shuffle, "scalars");
   T_CHECK(p.data.train.n == 2 && !p.data.train.weights && !strcmp(p.data.train.prefixes[1], "c"), "list");
   T_CHECK(p.data.validation.n == 2 && p.data.validation.weights[1] == 2.5, "map");
@@ -190,6 +193,34 @@ static void check_values(void) {
   T_CHECK(p.pipeline.partition.kind == PARAMS_CUT_LIST && p.pipeline.partition.n == 3 &&
               p.pipeline.partition.blocks[1] == 3.5,
           "partition");
+  const struct params_ops *ops = &p.pipeline.recompute;
+  T_CHECK(ops->n == 2 && !strcmp(ops->names[1], "qkv"), "ops");
+  const struct params_stages *stages = &p.pipeline.recompute_stages;
+  T_CHECK(stages->kind == PARAMS_STAGES_LIST && stages->n == 2 && stages->stages[0] == 0 && stages->stages[1] == 2,
+          "stages ascend");
+  T_CHECK(p.pipeline.recompute_early && !params_is_set(&p, PARAM_pipeline_chunks), "recompute_early, chunks");
+  params_fini(&p);
+  p = parse_good("pipeline: {recompute: mlp, recompute_stages: 3, recompute_early: off, chunks: 2}\n", NULL);
+  T_CHECK(p.pipeline.recompute.n == 0 && p.pipeline.recompute.set == PARAMS_RECOMPUTE_MLP, "a set");
+  T_CHECK(p.pipeline.recompute_stages.kind == PARAMS_STAGES_FIRST && p.pipeline.recompute_stages.n == 3, "a number");
+  T_CHECK(!p.pipeline.recompute_early && p.pipeline.chunks == 2, "off");
+  params_fini(&p);
+}
+
+/* Keys of the pipeline that go together, or do not. */
+static void check_pipeline(void) {
+  check_refused("pipeline: {planner: file}\n", NULL, "'pipeline.planner' is file, but 'pipeline.plan_file' names none");
+  check_refused("pipeline: {plan_file: x.csv}\n", NULL,
+                "'pipeline.plan_file' is given, but 'pipeline.planner' is auto");
+  check_refused("pipeline: {plan_file: x.csv, planner: zb-v}\n", NULL, "'pipeline.planner' is zb-v");
+  check_refused("pipeline: {partition: [1, 2], stages: 2, chunks: 2, planner: interleaved}\n", NULL,
+                "'pipeline.stages' 2 times 'pipeline.chunks' 2 are 4");
+  check_refused("pipeline: {partition: [1, 2, 1], stages: 2, planner: zb-h1}\n", NULL,
+                "lists 3 stages, 'pipeline.stages' is 2");
+  struct params p = parse_good("pipeline: {partition: [1, 2, 1, 1], stages: 2, planner: zb-v}\n", NULL);
+  params_fini(&p);
+  p = parse_good("pipeline: {planner: file, plan_file: a/b.csv, partition: [1, 2, 1], stages: 2}\n", NULL);
+  T_CHECK(!strcmp(p.pipeline.plan_file, "a/b.csv"), "%s", p.pipeline.plan_file);
   params_fini(&p);
 }
 
@@ -235,6 +266,7 @@ int main(void) {
   check_ranges();
   check_choices();
   check_values();
+  check_pipeline();
   check_model_json();
   check_require();
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());

@@ -30,7 +30,7 @@ static char *draw_value(const struct param_row *row) {
     while (param_choices[n].set) n++;
     const struct param_choice *choice;
     do choice = &param_choices[draw(n)];
-    while (strcmp(choice->set, row->range) || choice->value < 0);
+    while (strcmp(choice->set, row->range) || choice->value < 0 || !strcmp(choice->text, "file")); /* needs a file */
     return mem_strdup(choice->text);
   }
   case PARAM_SIZE: return mem_format("%llu KiB", 1 + (unsigned long long)draw(1 << 30));
@@ -47,6 +47,9 @@ static char *draw_value(const struct param_row *row) {
                    : mem_format("{input_ms: [%.17g, 1], recompute_ms: [3]}", u);
   case PARAM_LINK:
     return draw(2) ? mem_format("{latency_us: 0, node_gb_per_s: %.17g}", u + 1e-9) : mem_format("{gb_per_s: 1.5}");
+  case PARAM_RECOMPUTE: return draw(2) ? mem_strdup("cmb") : mem_format("[%s, q]", texts[draw(16)]);
+  case PARAM_STAGES:
+    return draw(2) ? mem_format("[%llu, 1]", 2 + (unsigned long long)draw(9)) : mem_strdup(draw(2) ? "all" : "5");
   case PARAM_PARTITION: return draw(2) ? mem_strdup("even") : mem_format("[%llu, 2.5, 0]", (unsigned long long)draw(9));
   default: return mem_strdup(texts[draw(16)]);
   }
@@ -56,7 +59,7 @@ static char *draw_value(const struct param_row *row) {
 static bool may_draw(const struct param_row *row, bool config, const char *model_type) {
   enum param_id id = id_of(row);
   if (id == PARAM_optimizer_min_lr || id == PARAM_optimizer_warmup_steps || id == PARAM_pipeline_stages) return false;
-  if (id == PARAM_cost_source) return false;
+  if (id == PARAM_cost_source || id == PARAM_pipeline_plan_file) return false;
   if (id == PARAM_optimizer_decay_steps || id == PARAM_run_evaluate_every || id == PARAM_model_model_type) return false;
   if (id == PARAM_model_config) return config;
   return !row->of_model || (!config && (!row->family[0] || strstr(row->family, model_type)));
@@ -120,6 +123,16 @@ static bool is_same(const struct param_row *row, const void *a, const void *b) {
                                       !memcmp(x->factors, y->factors, (size_t)x->n * sizeof(double))));
   }
   case PARAM_UNIFORM: return is_same_uniform(a, b);
+  case PARAM_RECOMPUTE: {
+    const struct params_ops *x = a, *y = b;
+    bool same = x->n == y->n && (x->n > 0 || x->set == y->set);
+    for (int64_t i = 0; same && i < x->n; i++) same = !strcmp(x->names[i], y->names[i]);
+    return same;
+  }
+  case PARAM_STAGES: {
+    const struct params_stages *x = a, *y = b;
+    return x->kind == y->kind && x->n == y->n && (!x->stages || !memcmp(x->stages, y->stages, (size_t)x->n * 8));
+  }
   case PARAM_LINK: return !memcmp(a, b, sizeof(struct params_link));
   case PARAM_PARTITION: {
     const struct params_partition *x = a, *y = b;
@@ -242,7 +255,7 @@ static void check_resume(void) {
   for (const struct param_row *row = param_rows; row < param_rows + PARAM_COUNT; row++) {
     enum param_id id = id_of(row);
     if (id == PARAM_model_model_type || id == PARAM_optimizer_min_lr || id == PARAM_optimizer_warmup_steps ||
-        id == PARAM_cost_source)
+        id == PARAM_cost_source || id == PARAM_pipeline_plan_file)
       continue;
     bool llama = row->family[0] && !strstr(row->family, "gpt2");
     const char *rest = id == PARAM_run_evaluate_every ? "data: {validation: v}\n" : "";
@@ -315,7 +328,8 @@ static void check_flags(void) {
       "device.backend "
       "device.threads device.preset device.rank_speeds device.time_scale cost.source cost.uniform cost.table cost.link "
       "cost.node_size "
-      "memory.device_limit memory.rank_limits pipeline.planner pipeline.stages pipeline.partition ";
+      "memory.device_limit memory.rank_limits pipeline.planner pipeline.stages pipeline.partition "
+      "pipeline.chunks pipeline.recompute pipeline.recompute_stages pipeline.recompute_early pipeline.plan_file ";
   for (int id = 0; id < PARAM_COUNT; id++) {
     char *name = mem_format("%s.%s ", param_rows[id].section, param_rows[id].key);
     T_CHECK(!strstr(may_change, name) == param_rows[id].fixed, "%s", name);

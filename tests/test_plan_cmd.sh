@@ -101,9 +101,11 @@ gives_near predicted_step_s "$(awk 'BEGIN { print (0.5 + 0.5 + 8 * 7.5 + 1 + 1) 
 run 0 plan deck.yml --json -D 'pipeline.partition=[1, 1, 5, 1]' \
   -D 'cost.uniform={forward_ms: [1, 1, 1, 1], input_ms: [1, 1, 1, 1], weight_ms: [1, 1, 1, 1]}'
 gives_near predicted_step_s 0.033
-# A rank at half speed.
-run 0 plan deck.yml --json -D data.global_batch=2 -D 'device.rank_speeds={2: 0.5}'
+# A rank at half speed, with a quarter of the layers; and cut by cost into 5, 5, 1 and 5 of them.
+run 0 plan deck.yml --json -D data.global_batch=2 -D 'device.rank_speeds={2: 0.5}' -D pipeline.partition=even
 gives_near predicted_step_s 0.015
+run 0 plan deck.yml --json -D data.global_batch=2 -D 'device.rank_speeds={2: 0.5}'
+gives_near predicted_step_s 0.01275
 
 # ---- the same plan, simulated ----
 run 0 simulate first.h5
@@ -134,13 +136,18 @@ warns '--iterations 0: a number of steps'
 run 0 plan deck.yml --compare
 says '^costs: uniform$'
 says '^1f1b +33 +27\.3'
-says '^interleaved +.*pipeline.chunks'
+says '^interleaved +28\.5 '
 says '^zb-h1 +27 '
+says '^zb-v +25\.5 '
+says '^file +planner file needs pipeline.plan_file'
 check awk '/^planner/ { body = 1; next } body && $2 ~ /^[0-9.]+$/ { if ($2 < last || declined) bad = 1; last = $2; n++ }
   body && $2 !~ /^[0-9.]+$/ { declined = 1 } END { exit bad || n < 3 }' out || fail "not the best first"
 run 0 plan deck.yml --compare --json
-gives_near predicted_step_s 0.027
-says '"reason": ".*pipeline.chunks'
+gives planner '"zb-v"'
+gives_near predicted_step_s 0.0255
+says '"reason": ".*pipeline.plan_file'
+run 0 plan deck.yml --compare -D pipeline.chunks=2
+says '^1f1b +planner 1f1b holds one stage on each rank, but pipeline.chunks is 2'
 rm -rf RUN
 run 0 plan deck.yml --compare
 check [ ! -e RUN ] || fail "--compare writes"
@@ -192,7 +199,8 @@ refuse 'cost.uniform: forward_ms lists 2 ranks, the plan has 4' deck.yml -D 'cos
 refuse "'cost.source' is uniform, but 'cost.uniform' gives no times" preset.yml -D cost.source=uniform
 refuse "'cost.source' is 'profile', which is not available" deck.yml -D cost.source=profile
 refuse 'device.rank_speeds names rank 4' deck.yml -D 'device.rank_speeds={4: 2}'
-refuse 'pipeline.stages 11: a model of 8 blocks' deck.yml -D pipeline.stages=11
+refuse 'pipeline.stages 11: a model of 8 blocks' deck.yml -D pipeline.stages=11 -D pipeline.partition=even
+refuse 'pipeline.stages 19 .* a model of 8 blocks .* at most 18 stages' deck.yml -D pipeline.stages=19
 refuse 'sum 5, model has 8' deck.yml -D 'pipeline.partition=[2, 1, 1, 1]'
 refuse "'data.train'.* is missing" deck.yml -D data.batching=padded
 refuse 'none.yml: cannot be read' none.yml

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "dag/dag.h"
 #include "plan/planner.h"
+#include "planner_cases.h"
 #include "sim/sim.h"
 #include "t.h"
 #include "tiny_model.h"
@@ -282,7 +283,6 @@ static void test_declining(void) {
     int32_t p, ranks, chunks;
     const char *reasons[3];
   } cases[] = {
-      {"zb-v", 4, 4, 0, {"zb-v needs pipeline.chunks: 2", "it is 1", "zb-h1"}},
       {"zb-v", 4, 4, 1, {"zb-v needs pipeline.chunks: 2", "it is 1", "zb-h1"}},
       {"zb-v", 4, 4, 3, {"zb-v needs pipeline.chunks: 2", "it is 3", "interleaved"}},
       {"interleaved", 4, 4, 1, {"pipeline.chunks", "it is 1", "1f1b"}},
@@ -341,6 +341,21 @@ static void test_listed_chunks(void) {
   model_destroy(&model);
 }
 
+/* Stages a rank where the request leaves them open. */
+static void test_open_chunks(void) {
+  struct model *model = make_tiny_model(8, false);
+  struct plan_micro micro[3] = {{1, 4, 4, 4}, {1, 4, 4, 4}, {1, 4, 4, 4}};
+  struct plan_request request = {.model = model, .n_ranks = 3, .n_stages = 3, .n_micro = 3, .micro = micro};
+  for (const struct planner *const *planner = planner_get_all(); *planner; planner++) {
+    if (get_test_chunks((*planner)->name) == 0) continue;
+    struct plan *plan;
+    T_CHECK(planner_run((*planner)->name, &request, &plan) == STATUS_OK, "%s", error_text());
+    T_CHECK(plan && plan->n_stages == 3 * get_test_chunks((*planner)->name), "%s", (*planner)->name);
+    plan_destroy(&plan);
+  }
+  model_destroy(&model);
+}
+
 int main(void) {
   test_examples();
   test_starts();
@@ -353,6 +368,7 @@ int main(void) {
   test_flat_memory();
   test_declining();
   test_listed_chunks();
+  test_open_chunks();
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());
   return t_end();
 }

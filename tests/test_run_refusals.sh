@@ -70,7 +70,7 @@ refuse stages 2 -D pipeline.stages=3
 says "pipeline.stages.*3.*2"
 
 name="more stages than the model can be cut into"
-refuse shallow 4 -D model.num_hidden_layers=1
+refuse shallow 4 -D model.num_hidden_layers=1 -D pipeline.partition=even
 says "pipeline.stages 4: a model of 1 blocks .* at most 3 stages"
 
 name="a partition that leaves blocks out"

@@ -13,6 +13,7 @@
 #include "exec/predict.h"
 #include "exec/setup.h"
 #include "input/deck.h"
+#include "plan/plan_csv.h"
 #include "report/plan_report.h"
 #include "store/disk.h"
 
@@ -24,10 +25,11 @@ struct plan_job {
   struct cost *cost;
   struct plan_micro *micro;
   int64_t *limits;
-  struct plan_request request;
+  struct deck_request request;
 };
 
 static void close_job(struct plan_job *job) {
+  request_close(&job->request);
   cost_destroy(&job->cost);
   model_destroy(&job->model);
   mem_free(job->micro);
@@ -35,6 +37,18 @@ static void close_job(struct plan_job *job) {
   mem_free(job->json);
   mem_free(job->notes);
   params_fini(&job->params);
+}
+
+/* pipeline.stages, where the deck leaves it out: that of the file of planner "file", else 1. */
+static int choose_ranks(struct params *params) {
+  int32_t n;
+  char value[32];
+  int status = request_count_ranks(params, &n);
+  if (status || params_is_set(params, PARAM_pipeline_stages)) return status;
+  if (n == 0) log_warn("pipeline.stages is not given: this is the plan for 1 rank");
+  snprintf(value, sizeof value, "%d", (int)(n ? n : 1));
+  params_set_used(params, PARAM_pipeline_stages, value, n ? "the ranks of plan_file" : "one rank when it is not given");
+  return STATUS_OK;
 }
 
 static int read_params(const char *deck, const struct option_list *overrides, struct params *params) {
@@ -45,10 +59,7 @@ static int read_params(const char *deck, const struct option_list *overrides, st
   status = params_parse(text, overrides->items, overrides->n, params);
   mem_free(text);
   if (!status) status = params_require(params, "a plan", needed, sizeof needed / sizeof *needed);
-  if (status || params_is_set(params, PARAM_pipeline_stages)) return status;
-  log_warn("pipeline.stages is not given: this is the plan for 1 rank");
-  params_set_used(params, PARAM_pipeline_stages, "1", "one rank when it is not given");
-  return STATUS_OK;
+  return status ? status : choose_ranks(params);
 }
 
 /* Tokens of the longest row: with fixed batching every row, else that of the token files. */
@@ -75,8 +86,11 @@ static int make_request(struct plan_job *job) {
   int32_t n_micro = request_make_worst(params->data.global_batch, params->data.micro_batch, longest, &job->micro);
   job->limits = MEM_NEW(int64_t, n_ranks);
   for (int32_t r = 0; r < n_ranks; r++) job->limits[r] = request_get_limit(params, r, INT64_MAX);
-  job->request = request_make(params, job->model, n_ranks, n_micro, job->micro, job->limits);
-  return cost_create(params, job->model, n_ranks, &job->cost, &job->notes);
+  status = request_open(params, job->model, n_ranks, n_micro, job->micro, job->limits, &job->request);
+  job->request.plan.notes = &job->notes; /* beside those of the costs */
+  if (!status) status = cost_create(params, job->model, n_ranks, &job->cost, &job->notes);
+  job->request.plan.cost = job->cost;
+  return status;
 }
 
 static int open_job(const char *deck, const struct option_list *overrides, struct plan_job *job) {
@@ -111,16 +125,27 @@ static int write_plan(const struct plan_job *job, const struct prediction *predi
   return status;
 }
 
-static int plan_one(const struct plan_job *job, bool json) {
+/* The order as a file of actions. */
+static int write_export(const struct plan *plan, const char *path) {
+  if (!path) return STATUS_OK;
+  char *text = plan_csv_format(plan);
+  int status = disk_write_text(path, text);
+  mem_free(text);
+  return status;
+}
+
+static int plan_one(struct plan_job *job, bool json, const char *csv) {
   struct prediction prediction;
   const char *planner = params_get_choice(&job->params, PARAM_pipeline_planner);
-  int status = predict_request(planner, &job->request, job->cost, &prediction);
+  int status = predict_request(planner, &job->request.plan, job->cost, &prediction);
   if (status) return status;
   char *path = mem_format("%s/plan.h5", job->params.run.folder);
   struct plan_report report = make_report(job, &prediction);
+  setup_note_plan(&job->params, prediction.plan);
   status = write_plan(job, &prediction, path);
+  if (!status) status = write_export(prediction.plan, csv);
   if (!status) status = print_text(json ? plan_report_format_json(&report, NULL, 0) : plan_report_format(&report));
-  if (!status && !json) status = print_text(mem_format("\nwritten: %s\n", path));
+  if (!status && !json) status = print_text(mem_format("\nwritten: %s%s%s\n", path, csv ? ", " : "", csv ? csv : ""));
   mem_free(path);
   predict_fini(&prediction);
   return status;
@@ -133,7 +158,7 @@ static void try_planner(const struct plan_job *job, const char *name, struct pla
                         struct prediction *best) {
   struct prediction p;
   *choice = (struct plan_choice){.planner = name};
-  if (predict_request(name, &job->request, job->cost, &p)) {
+  if (predict_request(name, &job->request.plan, job->cost, &p)) {
     choice->reason = mem_strdup(error_text());
     error_clear();
     return;
@@ -179,18 +204,22 @@ static int compare_planners(const struct plan_job *job, bool json) {
 int cmd_plan(int argc, char **argv) {
   struct option_list overrides = {0};
   bool json = false, compare = false, done = false;
+  const char *csv = NULL;
   const struct option_spec specs[] = {
       OPTION_OVERRIDES(&overrides),
       {"--compare", OPTION_FLAG, NULL, "runs every planner and prints one table, best first; writes nothing", &compare},
+      {"--export", OPTION_TEXT, "FILE.csv", "also writes the order as a file of actions, a row a rank", &csv},
       {"--json", OPTION_FLAG, NULL, "prints one JSON object on standard output", &json},
       {0},
   };
   struct plan_job job;
   int status = options_parse(&argc, argv, specs, &done);
   if (!status && !done && argc != 2) status = error_raise(STATUS_MISTAKE, "plan takes one deck: penstock plan DECK");
+  if (!status && compare && csv)
+    status = error_raise(STATUS_MISTAKE, "--export writes one plan: leave --compare out, and name pipeline.planner");
   if (!status && !done) {
     status = open_job(argv[1], &overrides, &job);
-    if (!status) status = compare ? compare_planners(&job, json) : plan_one(&job, json);
+    if (!status) status = compare ? compare_planners(&job, json) : plan_one(&job, json, csv);
     close_job(&job);
   }
   options_fini(&overrides);

@@ -26,11 +26,28 @@ int64_t request_get_limit(const struct params *params, int32_t rank, int64_t oth
 /* STATUS_MISTAKE when memory.rank_limits names a rank that is not among n_ranks. */
 int request_check_rank_limits(const struct params *params, int32_t n_ranks);
 
-/* What a deck asks of the planner for n_ranks ranks; arrays are borrowed from the parameters and the caller. */
-struct plan_request request_make(const struct params *params, const struct model *model, int32_t n_ranks,
-                                 int32_t n_micro, const struct plan_micro *micro, const int64_t *limits);
+/* Ranks that a plan outside a job is for: pipeline.stages, else those of pipeline.plan_file; 0: the deck does not say. */
+int request_count_ranks(const struct params *params, int32_t *n_ranks);
 
-/* Plans and passes the plan and its graph through all checks. Both are owned by the caller; dag NULL: not wanted. A planner
+/* What a deck asks of the planner. All but the first is owned, freed by request_close. */
+struct deck_request {
+  struct plan_request plan; /* borrows from the others, from the parameters, the model and the caller */
+  uint32_t *ops;            /* plan.recompute_ops */
+  int32_t *stages;          /* plan.recompute_stages */
+  char *csv;                /* plan.plan_csv */
+  struct plan *given;       /* plan.given */
+  char *notes;              /* what the planner says, a line each; NULL: nothing yet */
+};
+
+/* request_open.c: makes the request for n_ranks ranks; reads pipeline.plan_file. `request` may not move afterwards.
+ * STATUS_MISTAKE for a file that cannot be read, and for an op that the model does not have. request_close is harmless
+ * after that. */
+int request_open(const struct params *params, const struct model *model, int32_t n_ranks, int32_t n_micro,
+                 const struct plan_micro *micro, const int64_t *limits, struct deck_request *request);
+void request_close(struct deck_request *request);
+
+/* Plans and passes the plan and its graph through all checks; with recompute_as_needed recomputes on as few stages, from the
+ * first, as let the plan fit. Both are owned by the caller; dag NULL: not wanted. A planner
  * that declines, and a plan that does not fit, with the smallest changes that would, are STATUS_MISTAKE. */
 int request_plan(const char *planner, const struct plan_request *request, struct plan **plan, struct dag **dag);
 

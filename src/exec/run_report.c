@@ -8,6 +8,7 @@
 #include "base/version.h"
 #include "comm/comm.h"
 #include "exec/fit.h"
+#include "plan/recompute.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -63,25 +64,34 @@ static void log_data(const struct dataset *dataset, const char *name) {
   for (int i = 0; (line = dataset_get_line(dataset, i)); i++) log_line("%s: %s", name, line);
 }
 
+static void log_stage(const struct run *run, int32_t s) {
+  const struct plan_stage *stage = &run->plan->stages[s];
+  int32_t blocks = 0;
+  int64_t parameters = 0;
+  for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
+    parameters += run->model->layers[l].n_parameters;
+    blocks += run->model->layers[l].block >= 0;
+  }
+  char *discards = recompute_describe(run->plan, run->model, s);
+  log_line("  stage %d on rank %d: layers %d to %d (%g blocks), %lld parameters%s%s", s, plan_get_rank(run->plan, s),
+           stage->first_layer, stage->first_layer + stage->n_layers - 1, blocks / 2.0, (long long)parameters,
+           *discards ? ", recomputes " : "", discards);
+  mem_free(discards);
+}
+
 static void log_plan(const struct run *run) {
   const struct plan *plan = run->plan;
+  struct dag *dag = NULL;
   log_line("plan: %s, %d stages, %d micro-batches a step, hash %016llx", plan->planner, plan->n_stages, plan->n_micro,
            (unsigned long long)plan->hash);
-  struct dag *dag = NULL;
   if (dag_build(plan, run->model, &dag)) return;
-  for (int32_t s = 0; s < plan->n_stages; s++) {
-    int32_t rank = plan_get_rank(plan, s), n = plan->stages[s].n_layers, blocks = 0;
-    int64_t parameters = 0;
-    for (int32_t l = plan->stages[s].first_layer; l < plan->stages[s].first_layer + n; l++) {
-      parameters += run->model->layers[l].n_parameters;
-      blocks += run->model->layers[l].block >= 0;
-    }
+  for (int32_t r = 0; r < plan->n_ranks; r++) {
     char peak[32], limit[32];
-    fit_format_bytes(dag_get_peak(dag, rank, NULL), peak, sizeof peak);
-    fit_format_bytes(plan->device_limit[rank], limit, sizeof limit);
-    log_line("  stage %d on rank %d: layers %d to %d (%g blocks), %lld parameters, at most %s of %s", s, rank,
-             plan->stages[s].first_layer, plan->stages[s].first_layer + n - 1, blocks / 2.0, (long long)parameters,
-             peak, limit);
+    fit_format_bytes(dag_get_peak(dag, r, NULL), peak, sizeof peak);
+    fit_format_bytes(plan->device_limit[r], limit, sizeof limit);
+    for (int32_t s = 0; s < plan->n_stages; s++)
+      if (plan_get_rank(plan, s) == r) log_stage(run, s);
+    log_line("  rank %d needs at most %s of %s", r, peak, limit);
   }
   dag_destroy(&dag);
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
+#include "cost/cost.h"
 #include "data/dataset.h"
 #include "input/deck.h"
 
@@ -116,14 +117,42 @@ int setup_plan_all(struct comm *comm, const char *planner, const struct plan_req
   return STATUS_OK;
 }
 
+/* The planner's request with the costs that it weighs; freed by request_close and cost_destroy. */
+static int open_request(const struct params *params, const struct model *model, int32_t n_ranks, int32_t n_micro,
+                        const struct plan_micro *micro, const int64_t *limits, struct deck_request *request,
+                        struct cost **cost) {
+  char *notes = NULL; /* they are about predictions */
+  int status = request_open(params, model, n_ranks, n_micro, micro, limits, request);
+  if (!status) status = cost_create(params, model, n_ranks, cost, &notes);
+  request->plan.cost = *cost;
+  mem_free(notes);
+  return status;
+}
+
+/* What the planner says beside its plan: the files that it imports. */
+static void warn_notes(const char *notes) {
+  for (const char *line = notes; line && *line;) {
+    int n = (int)strcspn(line, "\n");
+    log_warn("%.*s", n, line);
+    line += n + (line[n] == '\n');
+  }
+}
+
 int setup_deck_plan_all(struct comm *comm, const struct params *params, const struct model *model, int64_t longest,
                         int64_t share_bytes, struct plan **plan) {
   struct plan_micro *micro;
+  struct deck_request request = {0};
+  struct cost *cost = NULL;
   int32_t n_micro = request_make_worst(params->data.global_batch, params->data.micro_batch, longest, &micro);
   int64_t *limits = MEM_NEW(int64_t, comm_get_size(comm));
   int status = setup_limits_all(comm, params, share_bytes, limits);
-  struct plan_request request = request_make(params, model, comm_get_size(comm), n_micro, micro, limits);
-  if (!status) status = setup_plan_all(comm, params_get_choice(params, PARAM_pipeline_planner), &request, plan);
+  if (!status && comm_get_rank(comm) == 0)
+    status = open_request(params, model, comm_get_size(comm), n_micro, micro, limits, &request, &cost);
+  status = comm_agree_all(comm, status);
+  if (!status) status = setup_plan_all(comm, params_get_choice(params, PARAM_pipeline_planner), &request.plan, plan);
+  if (!status) warn_notes(request.notes);
+  request_close(&request);
+  cost_destroy(&cost);
   mem_free(limits);
   mem_free(micro);
   return status;
@@ -167,6 +196,13 @@ struct device_config setup_make_device(const struct params *params, const struct
                                 .n_cores = topo->n_cores,
                                 .limit = limit,
                                 .poison = getenv("PENSTOCK_POISON") != NULL};
+}
+
+void setup_note_plan(struct params *params, const struct plan *plan) {
+  char value[32];
+  if (params_is_given(params, PARAM_pipeline_chunks) || plan->n_stages % plan->n_ranks) return;
+  snprintf(value, sizeof value, "%d", plan->n_stages / plan->n_ranks);
+  params_set_used(params, PARAM_pipeline_chunks, value, "what the planner takes");
 }
 
 void setup_note_used(struct params *params, const struct comm *comm, const struct topo *topo) {

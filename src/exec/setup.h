@@ -31,7 +31,7 @@ int setup_limits_all(struct comm *comm, const struct params *params, int64_t sha
  * STATUS_MISTAKE with the smallest changes that would. */
 int setup_plan_all(struct comm *comm, const char *planner, const struct plan_request *request, struct plan **plan);
 
-/* The plan of a deck for rows of at most `longest` tokens. share_bytes: this rank's memory where the deck has no limit. */
+/* The plan of a deck for rows of at most `longest` tokens; what the planner says beside it is a warning. share_bytes: this rank's memory where the deck has no limit. */
 int setup_deck_plan_all(struct comm *comm, const struct params *params, const struct model *model, int64_t longest,
                         int64_t share_bytes, struct plan **plan);
 
@@ -42,5 +42,7 @@ struct device_config setup_make_device(const struct params *params, const struct
 
 /* Fills in what the program finds out (threads, limit, stages), so that used.yml shows it. */
 void setup_note_used(struct params *params, const struct comm *comm, const struct topo *topo);
+/* The same of what the plan tells (stages a rank). */
+void setup_note_plan(struct params *params, const struct plan *plan);
 
 #endif

@@ -174,17 +174,33 @@ static int compare_tensors(const struct reference_run *run, struct verify_tensor
   return status;
 }
 
-/* Ranks hold their stages in order, so the parts in rank order are in layer order. */
+/* From the order of ranks into that of layers: each rank's part, which begins at offsets[rank] bytes, is in the order of its
+ * layers. */
+static void sort_tensors(const struct reference_run *run, const struct verify_tensor *parts, const int64_t *offsets,
+                         struct verify_tensor *tensors) {
+  int64_t *next = MEM_NEW(int64_t, run->plan->n_ranks);
+  for (int32_t r = 0; r < run->plan->n_ranks; r++) next[r] = offsets[r] / (int64_t)sizeof *parts;
+  for (int32_t l = 0; l < run->model->n_layers; l++)
+    for (int t = 0; t < run->model->layers[l].n_tensors; t++)
+      if (!run->model->layers[l].tensors[t].tied)
+        *tensors++ = parts[next[plan_get_rank(run->plan, plan_get_stage(run->plan, l))]++];
+  mem_free(next);
+}
+
 static int gather_tensors_all(const struct reference_run *run, struct verify_result *result) {
   struct verify_tensor *own;
   int32_t n;
   int status = comm_agree_all(run->comm, compare_tensors(run, &own, &n));
   int64_t size = comm_get_size(run->comm), *offsets = MEM_NEW(int64_t, size + 1);
-  result->tensors = MEM_NEW(struct verify_tensor, (int64_t)run->model->n_layers * LAYER_MAX_TENSORS);
+  int64_t most = (int64_t)run->model->n_layers * LAYER_MAX_TENSORS;
+  struct verify_tensor *parts = MEM_NEW(struct verify_tensor, most);
+  result->tensors = MEM_NEW(struct verify_tensor, most);
   if (!status) {
-    comm_gather_root_all(run->comm, 0, own, n * (int64_t)sizeof *own, result->tensors, offsets);
+    comm_gather_root_all(run->comm, 0, own, n * (int64_t)sizeof *own, parts, offsets);
     result->n_tensors = (int32_t)(offsets[size] / (int64_t)sizeof *own);
+    if (comm_get_rank(run->comm) == 0) sort_tensors(run, parts, offsets, result->tensors);
   }
+  mem_free(parts);
   mem_free(offsets);
   mem_free(own);
   return status;

@@ -21,7 +21,8 @@ const char *param_get_scalar(const struct param_input *in, bool may_be_quoted);
  * caller; clearing leaves freed pointers behind. */
 #define PARAM_PARSERS(X) PARAM_SCALAR_PARSERS(X) PARAM_LIST_PARSERS(X)
 #define PARAM_SCALAR_PARSERS(X) X(bool) X(int) X(float) X(string) X(deck_path) X(choice) X(size) X(duration)
-#define PARAM_LIST_PARSERS(X) X(pair) X(mix) X(rank_sizes) X(rank_factors) X(uniform) X(link) X(partition)
+#define PARAM_LIST_PARSERS(X)                                                                                          \
+  X(pair) X(mix) X(rank_sizes) X(rank_factors) X(uniform) X(link) X(partition) X(recompute) X(stages)
 #define X(type)                                                                                                        \
   bool param_parse_##type(const struct param_input *in, void *value);                                                  \
   char *param_format_##type(const struct param_row *row, const void *value);
@@ -33,6 +34,8 @@ void param_clear_rank_sizes(void *value);
 void param_clear_partition(void *value);
 void param_clear_rank_factors(void *value);
 void param_clear_uniform(void *value);
+void param_clear_recompute(void *value);
+void param_clear_stages(void *value);
 
 /* The node as a rank; -1 after a message. */
 int64_t param_parse_rank(const struct param_input *in);

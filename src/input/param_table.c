@@ -48,7 +48,7 @@ const struct param_alias param_aliases[] = {
 
 struct param_range param_get_range(const struct param_row *row) {
   struct param_range range = {-INFINITY, INFINITY, true, true};
-  if (!row->range[0] || row->type == PARAM_CHOICE) return range;
+  if (!row->range[0] || param_has_choices(row)) return range;
   char *rest;
   range.low_open = row->range[0] == '(';
   range.low = strtod(row->range + 1, &rest);
@@ -69,6 +69,10 @@ const struct param_row *param_find(const char *section, const char *key) {
   for (int i = 0; i < PARAM_COUNT; i++)
     if (!strcmp(param_rows[i].section, section) && !strcmp(param_rows[i].key, key)) return &param_rows[i];
   return NULL;
+}
+
+bool param_has_choices(const struct param_row *row) {
+  return row->type == PARAM_CHOICE || row->type == PARAM_RECOMPUTE;
 }
 
 bool param_has_standard(const struct param_row *row) { return row->standard[0] != '<'; }
@@ -113,9 +117,10 @@ char *param_describe(const struct param_row *row) {
   static const char *const names[] = {PARAM_TYPES(X)};
 #undef X
   if (row->type == PARAM_CHOICE) return describe_choices(row->range);
-  char *range = describe_range(row);
-  char *text = mem_format("%s%s", names[row->type], range);
-  mem_free(range);
+  bool choices = param_has_choices(row);
+  char *more = choices ? describe_choices(row->range) : describe_range(row);
+  char *text = choices ? mem_format("%s, %s", more, names[row->type]) : mem_format("%s%s", names[row->type], more);
+  mem_free(more);
   return text;
 }
 

@@ -55,6 +55,8 @@ bool param_range_contains(const struct param_range *range, double value);
 
 /* Row by name, or NULL. */
 const struct param_row *param_find(const char *section, const char *key);
+/* True when the range names a set of choices. */
+bool param_has_choices(const struct param_row *row);
 /* True when the table has a value for the key rather than a description. */
 bool param_has_standard(const struct param_row *row);
 /* What a value may be: "a whole number, 1 or more (steps)"; owned by the caller. */

@@ -69,6 +69,21 @@ struct params_link {
   bool given[PARAMS_LINK_COUNT];
 };
 
+/* What is recomputed: a named set, or ops by name, which are not held against the model. */
+struct params_ops {
+  int set;      /* enum params_recompute, when n is 0 */
+  char **names; /* [n] */
+  int64_t n;
+};
+
+/* Stages of the plan, which are not held against it. */
+enum params_stages_kind { PARAMS_STAGES_AUTO, PARAMS_STAGES_ALL, PARAMS_STAGES_FIRST, PARAMS_STAGES_LIST };
+struct params_stages {
+  enum params_stages_kind kind;
+  int64_t *stages; /* [n] of LIST, ascending */
+  int64_t n;       /* of FIRST: how many */
+};
+
 /* Types of keys: name, C type, what it is called in messages and the manual. Texts and lists are owned by the params. */
 #define PARAM_TYPES(X)                                                                                                 \
   X(BOOL, bool, "true or false")                                                                                       \
@@ -87,7 +102,9 @@ struct params_link {
   X(UNIFORM, struct params_uniform,                                                                                    \
     "a map of forward_ms, input_ms, weight_ms, recompute_ms, send_ms to a number, or a list by rank")                  \
   X(LINK, struct params_link, "a map of latency_us, gb_per_s, node_latency_us, node_gb_per_s to a number")             \
-  X(PARTITION, struct params_partition, "auto, even, or a list of blocks a stage, as [3, 4.5, 4.5]")
+  X(PARTITION, struct params_partition, "auto, even, or a list of blocks a stage, as [3, 4.5, 4.5]")                   \
+  X(RECOMPUTE, struct params_ops, "or a list of ops, as [norm, activation]")                                           \
+  X(STAGES, struct params_stages, "auto, all, a number of stages, or a list of stages, as [0, 2]")
 
 #define X(type, c_type, text) PARAM_##type,
 enum param_type { PARAM_TYPES(X) PARAM_TYPE_COUNT };

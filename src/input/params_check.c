@@ -98,18 +98,47 @@ static void check_evaluation(const struct check *check) {
                (long long)params->run.evaluate_every);
 }
 
+/* Stages a rank as far as the deck tells; 0: the planner finds it out. */
+static long long count_chunks(const struct check *check) {
+  const struct params *params = check->params;
+  int planner = params->pipeline.planner;
+  if (check->broken[PARAM_pipeline_chunks] || check->broken[PARAM_pipeline_planner]) return 0;
+  if (params_is_set(params, PARAM_pipeline_chunks)) return params->pipeline.chunks;
+  bool finds =
+      planner == PARAMS_PLANNER_INTERLEAVED || planner == PARAMS_PLANNER_ZB_V || planner == PARAMS_PLANNER_FILE;
+  return finds ? 0 : 1;
+}
+
 static void check_stages(const struct check *check) {
   const struct params *params = check->params;
-  long long stages = params->pipeline.stages;
+  long long stages = params->pipeline.stages, chunks = count_chunks(check);
   if (!params_is_set(params, PARAM_pipeline_stages) || check->broken[PARAM_pipeline_stages]) return;
   const struct params_partition *cut = &params->pipeline.partition;
-  if (cut->kind == PARAMS_CUT_LIST && cut->n != stages)
+  if (cut->kind == PARAMS_CUT_LIST && chunks == 1 && cut->n != stages)
     contradict(check, PARAM_pipeline_partition, "lists %lld stages, 'pipeline.stages' is %lld", (long long)cut->n,
                stages);
+  else if (cut->kind == PARAMS_CUT_LIST && chunks > 1 && cut->n != stages * chunks)
+    contradict(check, PARAM_pipeline_partition,
+               "lists %lld stages; 'pipeline.stages' %lld times 'pipeline.chunks' %lld are %lld", (long long)cut->n,
+               stages, chunks, stages * chunks);
   const struct params_rank_sizes *limits = &params->memory.rank_limits;
   if (limits->n && limits->ranks[limits->n - 1] >= stages)
     contradict(check, PARAM_memory_rank_limits, "names rank %lld; with %lld stages the ranks are 0 to %lld",
                (long long)limits->ranks[limits->n - 1], stages, stages - 1);
+}
+
+/* A plan made elsewhere, and who takes it. */
+static void check_plan_file(const struct check *check) {
+  const struct params *params = check->params;
+  if (!is_sound(check, PARAM_pipeline_planner, PARAM_pipeline_plan_file)) return;
+  bool takes = params->pipeline.planner == PARAMS_PLANNER_FILE;
+  bool given = params_is_set(params, PARAM_pipeline_plan_file);
+  if (takes && !given)
+    contradict(check, PARAM_pipeline_planner, "is file, but 'pipeline.plan_file' names none");
+  else if (given && !takes)
+    contradict(check, PARAM_pipeline_plan_file,
+               "is given, but 'pipeline.planner' is %s: set that to file, or leave plan_file out",
+               params_get_choice(params, PARAM_pipeline_planner));
 }
 
 /* Times by hand need the hand. */
@@ -132,5 +161,6 @@ void params_check(const struct params *params, const bool broken[PARAM_COUNT], s
   check_schedule(&check);
   check_evaluation(&check);
   check_stages(&check);
+  check_plan_file(&check);
   check_cost(&check);
 }

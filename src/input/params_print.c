@@ -71,7 +71,7 @@ static void print_standard(FILE *out, const struct param_row *row) {
 }
 
 static void print_choices(FILE *out, const struct param_row *row) {
-  if (row->type != PARAM_CHOICE) return;
+  if (!param_has_choices(row)) return;
   for (const struct param_choice *choice = param_choices; choice->set; choice++)
     if (!strcmp(choice->set, row->range) && choice->value >= 0)
       fprintf(out, "  - `%s`: %s\n", choice->text, choice->help);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "model/model.h"
+#include "plan/recompute.h"
 
 /* One line a planner, in the order of the manual. */
 #define PLANNERS(X)                                                                                                    \
@@ -61,6 +62,38 @@ static int check_request(const struct plan_request *request) {
   return STATUS_OK;
 }
 
+static int check_stages(const struct plan_request *request, int32_t n_stages) {
+  const int32_t *list = request->recompute_stages, n = request->n_recompute_stages;
+  for (int32_t k = 0; list && k < n; k++)
+    if (list[k] < 0 || list[k] >= n_stages)
+      return error_raise(STATUS_MISTAKE, "pipeline.recompute_stages names stage %d; the plan has stages 0 to %d",
+                         (int)list[k], (int)n_stages - 1);
+  if (!list && n != PLAN_ALL_STAGES && n > n_stages)
+    return error_raise(STATUS_MISTAKE, "pipeline.recompute_stages is %d; the plan has %d stages", (int)n,
+                       (int)n_stages);
+  return STATUS_OK;
+}
+
+/* A plan that brings its own recomputation keeps that. */
+static int put_recompute(const struct plan_request *request, struct plan *plan) {
+  if (!request->recompute_ops) return STATUS_OK;
+  int status = check_stages(request, plan->n_stages);
+  if (status) return status;
+  if (plan->n_recompute > 0) {
+    if (!request->recompute_as_needed)
+      planner_note(request, "%s: it says itself what is recomputed; pipeline.recompute has no effect",
+                   request->plan_name ? request->plan_name : plan->planner);
+    return STATUS_OK;
+  }
+  bool *stages = MEM_NEW(bool, plan->n_stages);
+  const int32_t *list = request->recompute_stages;
+  for (int32_t k = 0; k < request->n_recompute_stages && k < plan->n_stages; k++) stages[list ? list[k] : k] = true;
+  recompute_put(plan, request->recompute_ops, stages);
+  if (plan->n_recompute > 0) plan->recompute_early = request->recompute_early;
+  mem_free(stages);
+  return STATUS_OK;
+}
+
 int planner_run(const char *name, const struct plan_request *request, struct plan **plan) {
   *plan = NULL;
   const struct planner *planner = planner_find(name);
@@ -68,6 +101,11 @@ int planner_run(const char *name, const struct plan_request *request, struct pla
   int status = check_request(request);
   if (!status) status = planner->make(request, plan);
   if (status) return status;
+  status = put_recompute(request, *plan);
+  if (status) {
+    plan_destroy(plan);
+    return status;
+  }
   status = plan_check(*plan);
   if (status) {
     plan_destroy(plan);

@@ -10,12 +10,14 @@ struct cost;
 
 enum partition_kind { PARTITION_AUTO, PARTITION_EVEN, PARTITION_LIST };
 
+enum { PLAN_ALL_STAGES = INT32_MAX };
+
 /* What is asked for. All borrowed. */
 struct plan_request {
   const struct model *model;
   const struct cost *cost;   /* for as many ranks; NULL: nothing is known of times */
   int32_t n_ranks, n_stages; /* n_stages: the pipeline's depth in ranks */
-  int32_t n_chunks;          /* stages that a rank holds; 0 and 1 mean one */
+  int32_t n_chunks; /* stages that a rank holds; 0: as many as the planner likes best, 1 where it has no mind */
   enum partition_kind partition;
   const double *partition_list; /* configuration's layers (blocks) of each stage of the plan, halves allowed */
   int32_t n_partition;
@@ -23,6 +25,14 @@ struct plan_request {
   const struct plan_micro *micro; /* the worst micro-batches the deck allows */
   const int64_t *device_limit;    /* [n_ranks] bytes, INT64_MAX: none; NULL: none at all */
   bool clip;
+  /* What forwards discard. planner_run puts it into whatever plan a planner makes, unless that has its own.
+   * recompute_ops: a bit an op, [n_layers]; NULL: nothing. recompute_stages: [n_recompute_stages] where, ascending; NULL:
+   * the first so many (PLAN_ALL_STAGES: all). recompute_as_needed is for request_plan: of these stages no more, from the
+   * first, than memory asks for. recompute_early: see struct plan. */
+  const uint32_t *recompute_ops;
+  const int32_t *recompute_stages;
+  int32_t n_recompute_stages;
+  bool recompute_as_needed, recompute_early;
   const char *plan_csv;     /* planner "file": the text of a file of actions (plan_csv.h), or NULL */
   const struct plan *given; /* planner "file": or a plan made elsewhere */
   const char *plan_name;    /* what messages call the file */
@@ -40,7 +50,7 @@ struct planner {
 const struct planner *const *planner_get_all(void);
 /* By name; NULL when there is none. "auto" takes the best known rule (1f1b until costs exist). */
 const struct planner *planner_find(const char *name);
-/* Runs a planner by name, checks and freezes its plan. */
+/* Runs a planner by name, puts in the recomputation, checks and freezes the plan. */
 int planner_run(const char *name, const struct plan_request *request, struct plan **plan);
 
 /* partition.c: cuts the layers into stages as asked (n_stages x n_chunks of them; even: whole blocks, sizes differ by at most one, the larger ones
@@ -54,6 +64,8 @@ int partition_make(const struct plan_request *request, struct plan_stage *stages
  * Stages a rank holds, at least 1, and stages of the whole plan. */
 int32_t planner_count_chunks(const struct plan_request *request);
 int32_t planner_count_stages(const struct plan_request *request);
+/* The request with n_chunks where it leaves that open. */
+struct plan_request planner_choose_chunks(const struct plan_request *request, int32_t n_chunks);
 /* A plan with the request's stages, limits, micro-batches and clip; stage q on rank q mod n_ranks, no orders yet: room for
  * n_actions, all order_offset 0 but the last. STATUS_MISTAKE when the depth is not the number of ranks, or the layers cannot
  * be cut. Owned by the caller. */

@@ -11,8 +11,9 @@
 #include "plan/planner.h"
 
 static int refuse_ranks(const struct plan_request *request, const char *name, int32_t n_ranks) {
-  return error_raise(STATUS_MISTAKE, "%s is for %d ranks, but ranks are %d: start %d ranks", name, (int)n_ranks,
-                     (int)request->n_ranks, (int)n_ranks);
+  return error_raise(STATUS_MISTAKE,
+                     "%s is for %d ranks, but ranks are %d: start %d ranks, or leave pipeline.stages out", name,
+                     (int)n_ranks, (int)request->n_ranks, (int)n_ranks);
 }
 
 static void note_import(const struct plan_request *request, const struct plan_csv *csv, const char *name) {
@@ -33,11 +34,11 @@ static void fill_plan(const struct plan_csv *csv, struct plan *plan) {
   plan->free_order = csv->descends;
 }
 
-static int check_chunks(const struct plan_request *request, const struct plan_csv *csv, const char *name) {
-  if (request->n_chunks <= 1 || (int64_t)request->n_chunks * csv->n_ranks == csv->n_stages) return STATUS_OK;
+static int check_chunks(const struct plan_request *request, int32_t n_stages, int32_t n_ranks, const char *name) {
+  if (request->n_chunks == 0 || (int64_t)request->n_chunks * n_ranks == n_stages) return STATUS_OK;
   return error_raise(STATUS_MISTAKE,
                      "%s has %d stages on %d ranks, but pipeline.chunks is %d: leave it out, it follows from the file",
-                     name, (int)csv->n_stages, (int)csv->n_ranks, (int)request->n_chunks);
+                     name, (int)n_stages, (int)n_ranks, (int)request->n_chunks);
 }
 
 static int make_plan(const struct plan_request *request, const struct plan_csv *csv, const char *name,
@@ -62,7 +63,7 @@ static int make_from_csv(const struct plan_request *request, const char *name, s
   int status = plan_csv_parse(request->plan_csv, name, &csv);
   if (status) return status;
   if (csv->n_ranks != request->n_ranks) status = refuse_ranks(request, name, csv->n_ranks);
-  if (!status) status = check_chunks(request, csv, name);
+  if (!status) status = check_chunks(request, csv->n_stages, csv->n_ranks, name);
   if (!status) status = plan_csv_check(csv, name, request->n_micro);
   if (!status) status = make_plan(request, csv, name, plan);
   if (!status) note_import(request, csv, name);
@@ -73,6 +74,11 @@ static int make_from_csv(const struct plan_request *request, const char *name, s
 static int make_from_plan(const struct plan_request *request, const char *name, struct plan **plan) {
   const struct plan *given = request->given;
   if (given->n_ranks != request->n_ranks) return refuse_ranks(request, name, given->n_ranks);
+  int status = check_chunks(request, given->n_stages, given->n_ranks, name);
+  if (status) return status;
+  if (given->forward_only) return error_raise(STATUS_MISTAKE, "%s is a plan for evaluation: it trains nothing", name);
+  if (request->partition == PARTITION_LIST)
+    return error_raise(STATUS_MISTAKE, "%s has its own cut of the layers: leave pipeline.partition out", name);
   if (given->n_layers != request->model->n_layers)
     return error_raise(STATUS_MISTAKE, "%s is for a model of %d layers, but the deck's has %d", name,
                        (int)given->n_layers, (int)request->model->n_layers);

@@ -40,6 +40,59 @@ uint32_t recompute_get_named_ops(const struct layer *layer, const char *name) {
   return ops;
 }
 
+static bool is_listed(const char *list, const char *name) {
+  size_t n = strlen(name);
+  for (const char *at = list; (at = strstr(at, name)) != NULL; at += n)
+    if ((at == list || at[-1] == ' ') && (at[n] == ',' || !at[n])) return true;
+  return false;
+}
+
+/* Adds the names of these ops to a list, each once; frees the list. */
+static char *add_names(char *list, const struct layer *layer, uint32_t ops) {
+  for (int o = 0; o < layer->n_ops; o++) {
+    if (!(ops >> o & 1) || is_listed(list, layer->ops[o].name)) continue;
+    char *longer = mem_format("%s%s%s", list, *list ? ", " : "", layer->ops[o].name);
+    mem_free(list);
+    list = longer;
+  }
+  return list;
+}
+
+char *recompute_list_ops(const struct model *model) {
+  char *list = mem_strdup("");
+  for (int32_t l = 0; l < model->n_layers; l++) {
+    const struct layer *layer = &model->layers[l];
+    for (int o = 0; o < layer->n_ops; o++)
+      list = add_names(list, layer, recompute_get_named_ops(layer, layer->ops[o].name));
+  }
+  return list;
+}
+
+/* Whether all layers of a stage discard what a set does. */
+static bool is_set(const struct plan *plan, const struct model *model, int32_t stage, enum recompute_set set) {
+  const struct plan_stage *s = &plan->stages[stage];
+  for (int32_t l = s->first_layer; l < s->first_layer + s->n_layers; l++)
+    if (plan_get_discarded(plan, l, 0) != recompute_get_ops(&model->layers[l], set)) return false;
+  return true;
+}
+
+char *recompute_describe(const struct plan *plan, const struct model *model, int32_t stage) {
+#define X(id, name, text) name,
+  static const char *const names[] = {RECOMPUTE_SETS(X)};
+#undef X
+  const struct plan_stage *s = &plan->stages[stage];
+  char *list = mem_strdup("");
+  for (int32_t l = s->first_layer; l < s->first_layer + s->n_layers; l++)
+    list = add_names(list, &model->layers[l], plan_get_discarded(plan, l, 0));
+  /* The larger sets first: on a stage without attention, or without feed-forward, sets coincide. */
+  for (int set = RECOMPUTE_SET_COUNT - 1; *list && set > RECOMPUTE_NONE; set--)
+    if (is_set(plan, model, stage, (enum recompute_set)set)) {
+      mem_free(list);
+      return mem_strdup(names[set]);
+    }
+  return list;
+}
+
 static void put_rows(struct plan *plan, const uint32_t *ops, const bool *stages) {
   int32_t n = 0;
   plan_reserve_recompute(plan, plan->n_layers);

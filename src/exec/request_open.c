@@ -1,0 +1,163 @@
+/* From the deck's keys of the pipeline to what a planner is asked. */
+#include "exec/request.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "plan/plan_csv.h"
+#include "plan/recompute.h"
+#include "store/plan_file.h"
+
+/* ---- a plan made elsewhere ---- */
+
+static bool is_csv(const char *path) {
+  size_t n = strlen(path);
+  return n > 4 && !strcmp(path + n - 4, ".csv");
+}
+
+static int load_plan(const char *path, struct plan **plan) {
+  struct plan_file file;
+  int status = plan_file_read(path, &file);
+  if (!status) status = plan_file_load(path, &file, plan);
+  plan_file_fini(&file);
+  return status;
+}
+
+static bool takes_file(const struct params *params) {
+  return params->pipeline.planner == PARAMS_PLANNER_FILE && params->pipeline.plan_file;
+}
+
+static int read_plan_file(const char *path, char **csv, struct plan **given) {
+  int status = is_csv(path) ? file_read_text(path, csv) : load_plan(path, given);
+  return status ? error_wrap("pipeline.plan_file") : STATUS_OK;
+}
+
+static int count_rows(const char *text, const char *path, int32_t *n) {
+  struct plan_csv *csv;
+  int status = plan_csv_parse(text, path, &csv);
+  if (status) return status;
+  *n = csv->n_ranks;
+  plan_csv_destroy(&csv);
+  return STATUS_OK;
+}
+
+int request_count_ranks(const struct params *params, int32_t *n_ranks) {
+  const char *path = params->pipeline.plan_file;
+  char *csv = NULL;
+  struct plan *given = NULL;
+  *n_ranks = params_is_set(params, PARAM_pipeline_stages) ? (int32_t)params->pipeline.stages : 0;
+  if (*n_ranks > 0 || !takes_file(params)) return STATUS_OK;
+  int status = read_plan_file(path, &csv, &given);
+  if (!status && csv) status = count_rows(csv, path, n_ranks);
+  if (!status && given) *n_ranks = given->n_ranks;
+  mem_free(csv);
+  plan_destroy(&given);
+  return status;
+}
+
+/* ---- recomputation ---- */
+
+static int refuse_op(const struct model *model, const char *name) {
+  char *ops = recompute_list_ops(model);
+  int status =
+      error_raise(STATUS_MISTAKE, "pipeline.recompute names the op '%s'; allowed are this model's: %s", name, ops);
+  mem_free(ops);
+  return status;
+}
+
+static int add_named(const struct model *model, const char *name, uint32_t *ops) {
+  uint32_t any = 0;
+  for (int32_t l = 0; l < model->n_layers; l++) {
+    uint32_t named = recompute_get_named_ops(&model->layers[l], name);
+    ops[l] |= named;
+    any |= named;
+  }
+  return any ? STATUS_OK : refuse_op(model, name);
+}
+
+/* ops[n_layers]: those of the set, or of the list. */
+static int choose_ops(const struct params *params, const struct model *model, uint32_t *ops) {
+  static const enum recompute_set sets[] = {[PARAMS_RECOMPUTE_AUTO] = RECOMPUTE_FULL,
+                                            [PARAMS_RECOMPUTE_NONE] = RECOMPUTE_NONE,
+                                            [PARAMS_RECOMPUTE_CMB] = RECOMPUTE_CMB,
+                                            [PARAMS_RECOMPUTE_MLP] = RECOMPUTE_MLP,
+                                            [PARAMS_RECOMPUTE_ATTENTION] = RECOMPUTE_ATTENTION,
+                                            [PARAMS_RECOMPUTE_FULL] = RECOMPUTE_FULL};
+  const struct params_ops *chosen = &params->pipeline.recompute;
+  int status = STATUS_OK;
+  for (int32_t l = 0; chosen->n == 0 && l < model->n_layers; l++)
+    ops[l] = recompute_get_ops(&model->layers[l], sets[chosen->set]);
+  for (int64_t i = 0; i < chosen->n && !status; i++) status = add_named(model, chosen->names[i], ops);
+  return status;
+}
+
+static void choose_stages(const struct params *params, struct deck_request *request) {
+  const struct params_stages *chosen = &params->pipeline.recompute_stages;
+  const struct params_ops *ops = &params->pipeline.recompute;
+  bool given = params_is_set(params, PARAM_pipeline_recompute_stages);
+  struct plan_request *plan = &request->plan;
+  plan->n_recompute_stages = PLAN_ALL_STAGES;
+  plan->recompute_as_needed =
+      (ops->n == 0 && ops->set == PARAMS_RECOMPUTE_AUTO) || (given && chosen->kind == PARAMS_STAGES_AUTO);
+  if (!given || chosen->kind == PARAMS_STAGES_AUTO || chosen->kind == PARAMS_STAGES_ALL) return;
+  plan->n_recompute_stages = (int32_t)chosen->n;
+  if (chosen->kind != PARAMS_STAGES_LIST) return;
+  request->stages = MEM_NEW(int32_t, chosen->n);
+  for (int64_t i = 0; i < chosen->n; i++) request->stages[i] = (int32_t)chosen->stages[i];
+  plan->recompute_stages = request->stages;
+}
+
+static int open_recompute(const struct params *params, const struct model *model, struct deck_request *request) {
+  const struct params_ops *chosen = &params->pipeline.recompute;
+  if (chosen->n == 0 && chosen->set == PARAMS_RECOMPUTE_NONE) return STATUS_OK;
+  request->ops = MEM_NEW(uint32_t, model->n_layers);
+  request->plan.recompute_ops = request->ops;
+  request->plan.recompute_early = params->pipeline.recompute_early;
+  choose_stages(params, request);
+  return choose_ops(params, model, request->ops);
+}
+
+/* ---- the whole ---- */
+
+static struct plan_request make_request(const struct params *params, int32_t n_ranks) {
+  static const enum partition_kind cuts[] = {
+      [PARAMS_CUT_AUTO] = PARTITION_AUTO, [PARAMS_CUT_EVEN] = PARTITION_EVEN, [PARAMS_CUT_LIST] = PARTITION_LIST};
+  return (struct plan_request){
+      .n_ranks = n_ranks,
+      .n_stages = params_is_set(params, PARAM_pipeline_stages) ? (int32_t)params->pipeline.stages : n_ranks,
+      .n_chunks = params_is_given(params, PARAM_pipeline_chunks) ? (int32_t)params->pipeline.chunks : 0,
+      .partition = cuts[params->pipeline.partition.kind],
+      .partition_list = params->pipeline.partition.blocks,
+      .n_partition = (int32_t)params->pipeline.partition.n,
+      .clip = params->optimizer.clip > 0,
+  };
+}
+
+int request_open(const struct params *params, const struct model *model, int32_t n_ranks, int32_t n_micro,
+                 const struct plan_micro *micro, const int64_t *limits, struct deck_request *request) {
+  *request = (struct deck_request){.plan = make_request(params, n_ranks)};
+  struct plan_request *plan = &request->plan;
+  plan->model = model;
+  plan->n_micro = n_micro;
+  plan->micro = micro;
+  plan->device_limit = limits;
+  plan->notes = &request->notes;
+  int status = open_recompute(params, model, request);
+  if (status || !takes_file(params)) return status;
+  plan->plan_name = params->pipeline.plan_file;
+  status = read_plan_file(plan->plan_name, &request->csv, &request->given);
+  plan->plan_csv = request->csv;
+  plan->given = request->given;
+  return status;
+}
+
+void request_close(struct deck_request *request) {
+  mem_free(request->ops);
+  mem_free(request->stages);
+  mem_free(request->csv);
+  mem_free(request->notes);
+  plan_destroy(&request->given);
+  *request = (struct deck_request){0};
+}
