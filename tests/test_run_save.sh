@@ -10,13 +10,14 @@ long=(-D run.steps=100000)
 
 # Checkpoints that cannot be written: a file has the folder's name, or files may not grow as large as a checkpoint.
 train whole 2
-name="no place for checkpoints, stop"
+name="no place for checkpoints, stop: found out before the first step"
 mkdir blocked && touch blocked/checkpoints
 train blocked 2 -D run.checkpoint_every=2
 ends 1
 says_once '^penstock: error: .*blocked/checkpoints'
 status_is blocked "FAILED .*blocked/checkpoints.*"
-check [ "$(get_last_step blocked)" = 2 ] || fail "it ended after step $(get_last_step blocked)"
+check [ "$(get_last_step blocked)" = 0 ] || fail "it ended after step $(get_last_step blocked)"
+says_not warning
 
 name="no place for checkpoints, continue"
 train blocked 2 -D run.checkpoint_every=2 -D run.on_save_error=continue
