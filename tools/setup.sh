@@ -24,7 +24,11 @@ has_candidate() { apt-cache policy "$1" 2> /dev/null | grep -q 'Candidate: [^(]'
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
-apt_install() { as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" > "$build/apt.log" 2>&1; }
+# Machines just started often run apt-get by themselves: its lock is waited for.
+apt_install() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 install -y \
+    --no-install-recommends "$@" > "$build/apt.log" 2>&1
+}
 
 update_apt_lists() {
   say "apt-get update"
