@@ -65,7 +65,8 @@ static void log_data(const struct dataset *dataset, const char *name) {
 
 static void log_plan(const struct run *run) {
   const struct plan *plan = run->plan;
-  log_line("plan: %s, %d stages, %d micro-batches a step, hash %016llx", plan->planner, plan->n_stages, plan->n_micro,
+  log_line("plan: %s, %d stage%s, %d micro-batch%s a step, hash %016llx", plan->planner, plan->n_stages,
+           plan->n_stages == 1 ? "" : "s", plan->n_micro, plan->n_micro == 1 ? "" : "es",
            (unsigned long long)plan->hash);
   struct dag *dag = NULL;
   if (dag_build(plan, run->model, &dag)) return;
@@ -79,22 +80,34 @@ static void log_plan(const struct run *run) {
     char peak[32], limit[32];
     fit_format_bytes(dag_get_peak(dag, rank, NULL), peak, sizeof peak);
     fit_format_bytes(plan->device_limit[rank], limit, sizeof limit);
-    log_line("  stage %d on rank %d: layers %d to %d (%g blocks), %lld parameters, at most %s of %s", s, rank,
-             plan->stages[s].first_layer, plan->stages[s].first_layer + n - 1, blocks / 2.0, (long long)parameters,
-             peak, limit);
+    log_line("  stage %d on rank %d: layers %d to %d (%g block%s), %lld parameters, at most %s of %s", s, rank,
+             plan->stages[s].first_layer, plan->stages[s].first_layer + n - 1, blocks / 2.0, blocks == 2 ? "" : "s",
+             (long long)parameters, peak, limit);
   }
   dag_destroy(&dag);
 }
 
+/* As "core 3" or "cores 0-15 32-47", cut off with "..." where it would not fit. */
+static void describe_cores(const struct topo *topo, char *text, size_t size) {
+  int n = snprintf(text, size, "core%s", topo->n_cores == 1 ? "" : "s");
+  for (int i = 0, last; i < topo->n_cores; i = last + 1) {
+    for (last = i; last + 1 < topo->n_cores && topo->cores[last + 1] == topo->cores[last] + 1;) last++;
+    if ((size_t)n + 32 > size) {
+      snprintf(text + n, size - (size_t)n, " ...");
+      return;
+    }
+    n += snprintf(text + n, size - (size_t)n, " %d", topo->cores[i]);
+    if (last > i) n += snprintf(text + n, size - (size_t)n, "-%d", topo->cores[last]);
+  }
+}
+
 /* One line a rank: host, cores, threads. Collective; owned by the caller. */
 static char *gather_layout_all(const struct run *run) {
-  char mine[256];
+  char mine[512], cores[192];
   int threads = run->trainer ? run->trainer->config.device.threads : 0;
-  int n = snprintf(mine, sizeof mine, "  rank %d on %s: %d thread%s, cores", run->rank,
-                   comm_get_host(run->comm, run->rank), threads, threads == 1 ? "" : "s");
-  for (int i = 0; i < run->topo.n_cores && n < 200; i++)
-    n += snprintf(mine + n, sizeof mine - (size_t)n, " %d", run->topo.cores[i]);
-  n += snprintf(mine + n, sizeof mine - (size_t)n, "\n");
+  describe_cores(&run->topo, cores, sizeof cores);
+  int n = snprintf(mine, sizeof mine, "  rank %d on %.250s: %d thread%s, %s\n", run->rank,
+                   comm_get_host(run->comm, run->rank), threads, threads == 1 ? "" : "s", cores);
   int64_t *offsets = MEM_NEW(int64_t, run->size + 1);
   char *all = mem_alloc(sizeof mine * (size_t)run->size + 1);
   comm_gather_all(run->comm, mine, n, all, offsets);
