@@ -189,6 +189,6 @@ build_all() {
     run_logged "$build/configure.log" configure_build
     sed -n '/^penstock /,/installs into/p' "$build/configure.log"
   fi
-  make -C "$build" -q > /dev/null 2>&1 || say "building in $build/ (words of the compiler: $build/make.log)"
+  say "building in $build/ what is not up to date (words of the compiler: $build/make.log)"
   run_logged "$build/make.log" make -C "$build" -j "$cores"
 }
