@@ -56,6 +56,13 @@ says_once "warning: the run has 4 steps already, more than run.steps, which is 2
 status_is fewer DONE
 check [ "$(get_last_step fewer)" = 4 ] || fail "metrics.csv ends with step $(get_last_step fewer)"
 
+name="no step at all"
+train nothing 2 -D run.steps=0
+ends 0
+says_not warning
+status_is nothing DONE
+check [ -s "$(get_checkpoint nothing 0)" ] || fail "there is no checkpoint of step 0"
+
 name="weights from what is no checkpoint"
 train from 2 -D "model.init_from=$work/base/checkpoints"
 ends 2

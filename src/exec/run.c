@@ -142,13 +142,12 @@ static int train_step_all(struct run *run, struct batch *batch) {
 
 /* Why to stop now, or NULL. Any rank may have seen a signal; rank 0 looks at the stop file and the clock. */
 static const char *find_stop_all(struct run *run) {
-  enum { GO, SIGNAL_TERM, SIGNAL_USR1, SIGNAL_OTHER, STOP_FILE, WALL_TIME, N_REASONS };
-  static const char *const reasons[N_REASONS] = {NULL,       "SIGTERM",       "SIGUSR1",
-                                                 "a signal", "the stop file", "run.wall_time"};
+  enum { GO, SIGNAL_TERM, SIGNAL_USR1, SIGNAL_INT, STOP_FILE, WALL_TIME, N_REASONS };
+  static const char *const reasons[N_REASONS] = {NULL,     "SIGTERM",       "SIGUSR1",
+                                                 "SIGINT", "the stop file", "run.wall_time"};
   int32_t reason = GO;
   const char *signal = interrupt_get_signal();
-  if (signal)
-    reason = !strcmp(signal, "SIGTERM") ? SIGNAL_TERM : !strcmp(signal, "SIGUSR1") ? SIGNAL_USR1 : SIGNAL_OTHER;
+  if (signal) reason = !strcmp(signal, "SIGTERM") ? SIGNAL_TERM : !strcmp(signal, "SIGUSR1") ? SIGNAL_USR1 : SIGNAL_INT;
   double limit = run->params->run.wall_time, spent = clock_now() - run->started;
   /* Another step and a checkpoint must still fit, with some room. */
   double need = 1.5 * run->step_seconds + 2 * run->save_seconds + 0.01 * limit;
@@ -214,7 +213,7 @@ static int finish_all(struct run *run, int status, const char *stopped) {
     snprintf(text, sizeof text, "CHECKPOINTED step %lld", (long long)run->step);
     log_line("stopped by %s after step %lld; start the same command again to go on", stopped, (long long)run->step);
   }
-  if (run->conclude) run->conclude(run->folder, text);
+  if (run->conclude && run->step > 0) run->conclude(run->folder, text);
   write_status(run, text);
   log_line("penstock: %s", text);
   return stopped ? STATUS_STOPPED : STATUS_OK;
