@@ -100,8 +100,10 @@ static int write_files(const struct data_options *options, int n, char **files, 
     build.i_file = i;
     status = find_format(options->format, files[i])->write(files[i], writer, read);
   }
+  read->progress = NULL; /* what it points to ends here */
+  read->context = NULL;
   if (!status && tokens_write_count_documents(writer) == 0)
-    return error_raise(STATUS_MISTAKE, "the %d files hold no text: no token file was written", n);
+    return error_raise(STATUS_MISTAKE, "the given files hold no text: no token file was written");
   return status;
 }
 
