@@ -51,6 +51,10 @@ only "${inputs[@]}" out.bin out.idx
 expect 0 "no fault; 3 documents (0 empty, longest 5 tokens), 10 tokens (uint16), ids 10 to 256" \
   "$penstock" data check "$folder/out"
 expect 0 '"tokens": 10' "$penstock" data check --json "$folder/out"
+latin=$folder/l$(printf '\344')
+expect 0 "1 document" "$penstock" data build --output "$latin" "$folder/a.txt"
+expect 0 "$(printf 'l\357\277\275",')" "$penstock" data check --json "$latin"
+rm "$latin".*
 expect 0 '"documents": 3' "$penstock" data build --json --output "$folder/out" "$@"
 expect 2 "document 0, position 3: token id 255 is outside the vocabulary of 200" \
   "$penstock" data check --vocabulary 200 "$folder/out"
