@@ -74,11 +74,6 @@ static int check_deck(const char *path, const struct option_list *overrides) {
   return STATUS_OK;
 }
 
-static int finish_output(void) {
-  if (fflush(stdout) || ferror(stdout)) return error_raise(STATUS_FAILED, "standard output cannot be written");
-  return STATUS_OK;
-}
-
 int cmd_deck(int argc, char **argv) {
   bool reference = false, manual = false, man = false, done;
   struct option_list overrides = {0};
@@ -102,7 +97,6 @@ int cmd_deck(int argc, char **argv) {
       params_print_man(stdout);
     else
       status = check_deck(argv[1], &overrides);
-    if (!status) status = finish_output();
   }
   options_fini(&overrides);
   return status;

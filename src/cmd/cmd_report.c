@@ -24,7 +24,6 @@ static int print_report(const char *folder, int64_t steps, bool json) {
   fputs(text, stdout);
   mem_free(text);
   report_fini(&report);
-  if (fflush(stdout) || ferror(stdout)) return error_raise(STATUS_FAILED, "standard output cannot be written");
   return STATUS_OK;
 }
 
