@@ -12,6 +12,7 @@ name="a loss that is not finite"
 train nan 2 -D optimizer.lr=1e30 -D optimizer.clip=0 -D run.checkpoint_every=1
 ends 1
 says_once '^penstock: error: step [0-9]+: .*not finite'
+says_not "-nan"
 says "the (loss|gradient of [a-z_.0-9]+ \(layer [0-9]+, [a-z]+\)) is not finite"
 status_is nan "FAILED step [0-9]+: .* is not finite .*the last checkpoint is of step [0-9]+.*"
 log_ends_with_status nan

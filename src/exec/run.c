@@ -87,7 +87,7 @@ static int raise_not_finite(const struct run *run, int64_t step, const struct tr
       STATUS_FAILED,
       "step %lld: %s is not finite (loss %g): nothing was updated; %s; try a lower optimizer.lr, a longer "
       "warm-up, or optimizer.clip",
-      (long long)step, what, result->loss, saved);
+      (long long)step, what, fabs(result->loss), saved); /* no loss is negative, but printf would give NaN a sign */
 }
 
 static bool is_multiple(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
