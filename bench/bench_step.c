@@ -177,7 +177,7 @@ static void measure_pair_all(struct bench *b) {
   comm_gather_root_all(b->comm, 0, &own, sizeof own, all, NULL);
   if (comm_get_rank(b->comm) == 0) {
     b->pairs[b->n_pairs] = judge_pair(b, all);
-    if (b->rate) print_pair(b, &b->pairs[b->n_pairs]);
+    if (b->rate || b->options.ask) print_pair(b, &b->pairs[b->n_pairs]);
   }
   b->n_pairs++;
   mem_free(all);
@@ -221,10 +221,17 @@ static void print_result(const struct bench *b) {
   fflush(stdout);
 }
 
+/* Ops are means over the steps, and so must be what they are a share of. */
+static double get_mean_step(const struct bench *b) {
+  double sum = 0;
+  for (int i = 0; i < b->n_pairs; i++) sum += 1e-3 * b->pairs[i].step_ms;
+  return sum / b->n_pairs;
+}
+
 /* One rank after the other measures its yardsticks; rank 0 prints all. */
 static void print_ops_all(struct bench *b) {
   int size = comm_get_size(b->comm), rank = comm_get_rank(b->comm);
-  double known[2] = {1e-3 * MEDIAN(b, step_ms), MEDIAN(b, rate) / size}; /* of rank 0 */
+  double known[2] = {get_mean_step(b), MEDIAN(b, rate) / size}; /* of rank 0 */
   char *text = NULL, *all = NULL;
   size_t bytes = 0;
   comm_broadcast_all(b->comm, 0, known, sizeof known);
@@ -233,7 +240,7 @@ static void print_ops_all(struct bench *b) {
     if (r != rank) continue;
     FILE *out = open_memstream(&text, &bytes);
     CHECK(out, "no memory for a text");
-    fprintf(out, "rank %d, a step of %.2f ms:\n", r, 1e3 * known[0]);
+    fprintf(out, "rank %d, a step of %.2f ms on average:\n", r, 1e3 * known[0]);
     ops_timer_print(b->timer, out, b->n_pairs, known[0], known[1]);
     fclose(out);
   }

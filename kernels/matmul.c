@@ -27,7 +27,7 @@ struct product {
   float *c;
   int64_t lda, ldb, ldc;
   float beta;
-  int64_t tile_m, tile_n, tiles_n;
+  int64_t tile_m, tile_n, tiles_m;
 };
 
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -65,12 +65,13 @@ static void choose_grid(struct product *p) {
     }
     if (tile_m <= TILE_UNIT) break;
   }
-  p->tiles_n = divide_up(p->n, p->tile_n);
+  p->tiles_m = divide_up(p->m, p->tile_m);
 }
 
+/* Down the columns first: B is the weights, as a rule, and each of its panels is then read from memory once. */
 static void multiply_tile(void *context, int64_t i) {
   const struct product *p = context;
-  int64_t row = i / p->tiles_n * p->tile_m, column = i % p->tiles_n * p->tile_n;
+  int64_t row = i % p->tiles_m * p->tile_m, column = i / p->tiles_m * p->tile_n;
   int64_t m = p->m - row < p->tile_m ? p->m - row : p->tile_m;
   int64_t n = p->n - column < p->tile_n ? p->n - column : p->tile_n;
   matmul_library_multiply(p->trans_a, p->trans_b, m, n, p->k, p->a + (p->trans_a ? row : row * p->lda), p->lda,
@@ -97,5 +98,5 @@ void matmul_cpu(struct pool *pool, bool trans_a, bool trans_b, int64_t m, int64_
                       .ldc = ldc,
                       .beta = beta};
   choose_grid(&p);
-  pool_run(pool, divide_up(m, p.tile_m) * p.tiles_n, multiply_tile, &p);
+  pool_run(pool, p.tiles_m * divide_up(n, p.tile_n), multiply_tile, &p);
 }

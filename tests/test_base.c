@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -321,6 +322,21 @@ static void test_clock(void) {
   T_CHECK(n == 6 && used == 20 && text[20] == '\0' && year > 2000 && month <= 12 && hour < 24, "%s", text);
 }
 
+static void test_json_text(void) {
+  static const char *const texts[][2] = {{"", ""},
+                                         {"a\"b\n", "a\"b\n"},
+                                         {"\xc3\xa4", "\xc3\xa4"},
+                                         {"l\xe4.bin", "l\xef\xbf\xbd.bin"},
+                                         {"x\xe4", "x\xef\xbf\xbd"},
+                                         {"\xed\xa0\x80\xc3\xa4", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xc3\xa4"}};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    json_t *value = json_make_text(texts[i][0]);
+    T_CHECK(value && !strcmp(json_string_value(value), texts[i][1]), "text %d", (int)i);
+    json_decref(value);
+  }
+  T_CHECK(json_is_null(json_make_text(NULL)), "no text");
+}
+
 int main(void) {
   test_philox();
   test_keys();
@@ -333,6 +349,7 @@ int main(void) {
   test_log_file();
   test_memory();
   test_clock();
+  test_json_text();
   T_CHECK(mem_balance() == 0, "%" PRId64 " allocations left", mem_balance());
   return t_end();
 }

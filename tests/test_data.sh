@@ -51,6 +51,10 @@ only "${inputs[@]}" out.bin out.idx
 expect 0 "no fault; 3 documents (0 empty, longest 5 tokens), 10 tokens (uint16), ids 10 to 256" \
   "$penstock" data check "$folder/out"
 expect 0 '"tokens": 10' "$penstock" data check --json "$folder/out"
+latin=$folder/l$(printf '\344')
+expect 0 "1 document" "$penstock" data build --output "$latin" "$folder/a.txt"
+expect 0 "$(printf 'l\357\277\275",')" "$penstock" data check --json "$latin"
+rm "$latin".*
 expect 0 '"documents": 3' "$penstock" data build --json --output "$folder/out" "$@"
 expect 2 "document 0, position 3: token id 255 is outside the vocabulary of 200" \
   "$penstock" data check --vocabulary 200 "$folder/out"
@@ -83,6 +87,10 @@ expect 1 "writing $folder/out.bin.tmp: File too large" limited "$penstock" data 
 expect 0 "no fault; 3 documents" "$penstock" data check "$folder/out"
 expect 0 "100001 tokens" "$penstock" data build --output "$folder/large" "$folder/large.txt"
 if [ -w /dev/full ]; then
+  # shellcheck disable=SC2016 # expanded by the inner shell
+  for words in --help --version 'data check --json PREFIX' 'deck --reference'; do
+    expect 1 "standard output cannot be written" sh -c '"$@" > /dev/full' - "$penstock" ${words/PREFIX/$folder/out}
+  done
   ln -s /dev/full "$folder/full.bin.tmp"
   expect 1 "No space left on device" "$penstock" data build --output "$folder/full" "$folder/large.txt"
 fi

@@ -78,10 +78,26 @@ expect 2 'deck takes one deck' good.yml bad.yml
 mkdir sub
 printf 'include: ../good.yml\nmodel:\n  model_type: gpt2\n' > sub/top.yml
 expect 0 'sub/top.yml: OK, 2 of ' sub/top.yml
+printf 'model:\n  model_type: gpt2\n' > sub/gpt2.yml
 printf 'include: top.yml\nrun:\n  seed: x\n' > sub/over.yml
 printf 'run:\n  steps: x\n' > good.yml
 expect 2 "^sub/over.yml:3:9: 'run.seed'" sub/over.yml
 expect 2 "sub/../good.yml:2:10: 'run.steps'" sub/over.yml
+
+# The model, as far as it can be known without ranks and data.
+cat > model.yml << 'DECK'
+model: {model_type: llama, vocab_size: 64, hidden_size: 48, intermediate_size: 64, num_hidden_layers: 3,
+        num_attention_heads: 6}
+DECK
+expect 0 '^model: llama, 3 blocks, ' model.yml
+expect 2 'hidden size 48 is not a multiple of 5 attention heads' model.yml -D model.num_attention_heads=5
+expect 0 'model.yml: OK, ' model.yml -D 'pipeline.partition=[1, 2]'
+expect 2 "pipeline.partition: sum 4, model has 3" model.yml -D 'pipeline.partition=[2, 2]'
+expect 2 'has 8 positions' -D data.sequence_length=9 -D model.n_positions=8 sub/gpt2.yml
+printf '{"model_type": "llama", "hidden_size": 50}\n' > config.json
+printf 'model:\n  config: config.json\n' > config.yml
+expect 2 'config.json: ' config.yml
+expect 2 'gone.json' config.yml -D model.config=gone.json
 
 [ $failures = 0 ] && echo passed
 exit $((failures > 0))

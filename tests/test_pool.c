@@ -1,9 +1,14 @@
 /* The thread pool: every task exactly once, for any mix of sizes; late sleepers; binding; idle workers use no CPU. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "t.h"
@@ -112,11 +117,31 @@ static void check_binding(void) {
   }
 }
 
+/* Of a system that has no more threads: the third that is asked for cannot be had. */
+static _Atomic int threads_left = -1;
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument) {
+  static int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+  if (!create) *(void **)&create = dlsym(RTLD_NEXT, "pthread_create");
+  if (threads_left == 0) return EAGAIN;
+  if (threads_left > 0) threads_left--;
+  return create(thread, attributes, start, argument);
+}
+
+static void check_refused(void) {
+  threads_left = 2;
+  struct pool *pool = pool_create(5, NULL, 0);
+  threads_left = -1;
+  T_CHECK(!pool && error_status() == STATUS_FAILED, "a pool without its threads");
+  T_CHECK(strstr(error_text(), "thread 4 of 5") && strstr(error_text(), "device.threads"), "%s", error_text());
+  error_clear();
+}
+
 int main(void) {
   for (int threads = 1; threads <= 5; threads++) check_once(threads);
   check_parallel();
   check_idle();
   check_binding();
+  check_refused();
   T_CHECK(mem_balance() == 0, "%d allocations left", (int)mem_balance());
   return t_end();
 }

@@ -356,6 +356,30 @@ static void test_random(void) {
   report_fini(&r);
 }
 
+/* A step of very many micro-batches: the time of a report grows with the rows, not with their square, which would be far
+ * beyond the test's limit. */
+static void test_long_step(void) {
+  enum { M = 100000 };
+  struct node_row *rows = MEM_NEW(struct node_row, 4 * M);
+  for (int i = 0; i < M; i++) {
+    double at = 4 * i;
+    rows[4 * i] = make_row(0, NODE_F, 0, i, -1, at, at + 1);
+    rows[4 * i + 1] = make_row(0, NODE_SF, 0, i, -1, at + 1, at + 3);
+    rows[4 * i + 2] = make_row(1, NODE_RF, 1, i, -1, at, at + 3);
+    rows[4 * i + 3] = make_row(1, NODE_F, 1, i, -1, at + 3, at + 4);
+  }
+  struct h5_file *file = create_trace(2);
+  append(file, 1, 4 * M / 1e3, rows, 4 * M);
+  T_CHECK(!h5_close(&file), "%s", error_text());
+  struct report r;
+  T_CHECK(!report_read(folder, 1, &r), "%s", error_text());
+  T_CHECK(fabs(r.ranks[1].busy - M / 1e3) < 1e-6 && fabs(r.ranks[1].wait - 2 * M / 1e3) < 1e-6, "busy %.9f, wait %.9f",
+          r.ranks[1].busy, r.ranks[1].wait);
+  T_CHECK(fabs(r.ranks[0].wait - 2 * (M - 1) / 1e3) < 1e-6, "rank 0 waits %.9f for its sends", r.ranks[0].wait);
+  report_fini(&r);
+  mem_free(rows);
+}
+
 /* Two lives on 2 and 3 ranks, and a last step of which only rank 0's rows were saved. */
 static void test_lives(void) {
   struct h5_file *file = create_trace(3);
@@ -414,6 +438,7 @@ int main(void) {
   test_tie();
   test_ideal();
   test_random();
+  test_long_step();
   test_lives();
   test_nothing();
   remove_file("plan.h5");

@@ -12,6 +12,7 @@ name="a loss that is not finite"
 train nan 2 -D optimizer.lr=1e30 -D optimizer.clip=0 -D run.checkpoint_every=1
 ends 1
 says_once '^penstock: error: step [0-9]+: .*not finite'
+says_not "-nan"
 says "the (loss|gradient of [a-z_.0-9]+ \(layer [0-9]+, [a-z]+\)) is not finite"
 status_is nan "FAILED step [0-9]+: .* is not finite .*the last checkpoint is of step [0-9]+.*"
 log_ends_with_status nan
@@ -40,6 +41,18 @@ says "error: rank 1 \(.+\) gives no answer, last seen in step [0-9]+, .*its proc
 says "rank 0 \(.+\) in step [0-9]+, .*: waits for "
 status_is silent "FAILED rank 1 \(.+\) gives no answer.*"
 check "$helper" trace silent/trace.h5 > trace || fail "the trace is gone: $(cat trace)"
+
+name="a rank that hangs before the first step"
+sed '/^model:/,$d' "$deck" > fifo.yml
+printf 'model:\n  config: fifo.json\n' >> fifo.yml
+mkfifo fifo.json # rank 0 waits for a writer
+(deck=$work/fifo.yml && train early 2 -D "run.hang_timeout=1 s"; echo $code > code)
+code=$(cat code) output=$work/early.out
+check [ "$code" != 0 ] || fail "a job that hangs ended well"
+says_once '^penstock: error: '
+says "error: rank 0 \(.+\) gives no answer, last seen before the first step"
+says "rank 1 \(.+\) before the first step: waits for "
+check wait_until has_no_rank early
 
 name="two jobs in one folder"
 start shared 2 "${long[@]}"

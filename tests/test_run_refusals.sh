@@ -97,6 +97,12 @@ ends 0
 name="one row more than that"
 refuse larger 2 -D data.micro_batch=$((rows + 1)) -D "memory.device_limit=640 KiB"
 
+name="more micro-batches than a machine can hold the graph of"
+refuse many 2 -D data.global_batch=1000000000
+says "makes 500000000 micro-batches a step; on 2 stages at most [0-9]+ are possible: raise data.micro_batch to 500,"
+refuse rows 2 -D data.global_batch=1000000000 -D data.micro_batch=1000000000 -D "memory.device_limit=1 MiB"
+says "rank 0 needs [0-9]+ bytes.*or a data.micro_batch below 10000, with a smaller data.global_batch"
+
 name="a limit of a rank that is not there"
 refuse limits 2 -D "memory.rank_limits={2: 1 GiB}"
 says "rank_limits.*2.*0 to 1"

@@ -10,13 +10,14 @@ long=(-D run.steps=100000)
 
 # Checkpoints that cannot be written: a file has the folder's name, or files may not grow as large as a checkpoint.
 train whole 2
-name="no place for checkpoints, stop"
+name="no place for checkpoints, stop: found out before the first step"
 mkdir blocked && touch blocked/checkpoints
 train blocked 2 -D run.checkpoint_every=2
 ends 1
 says_once '^penstock: error: .*blocked/checkpoints'
 status_is blocked "FAILED .*blocked/checkpoints.*"
-check [ "$(get_last_step blocked)" = 2 ] || fail "it ended after step $(get_last_step blocked)"
+check [ "$(get_last_step blocked)" = 0 ] || fail "it ended after step $(get_last_step blocked)"
+says_not warning
 
 name="no place for checkpoints, continue"
 train blocked 2 -D run.checkpoint_every=2 -D run.on_save_error=continue
@@ -71,6 +72,7 @@ name="a limit on the size of files that the trace meets, stop"
 code=$(cat code) output=$work/traced2.out
 ends 1
 says_once '^penstock: error: .*traced2/trace.h5'
+says_not "steps ([0-9]+) to \1 "
 status_is traced2 "FAILED .*traced2/trace.h5.*"
 export UCX_TLS=self,sm
 train traced2 1 "${wide[@]}"

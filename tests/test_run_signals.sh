@@ -28,6 +28,10 @@ name="SIGUSR1 to one rank"
 interrupt usr1 send USR1 usr1 0
 says "stopped by SIGUSR1 after step"
 
+name="SIGINT to one rank"
+interrupt int send INT int 1
+says "stopped by SIGINT after step"
+
 name="SIGTERM to the launcher"
 end_launcher() { kill -TERM "$job"; }
 interrupt launcher end_launcher

@@ -24,7 +24,11 @@ has_candidate() { apt-cache policy "$1" 2> /dev/null | grep -q 'Candidate: [^(]'
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
-apt_install() { as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" > "$build/apt.log" 2>&1; }
+# Machines just started often run apt-get by themselves: its lock is waited for.
+apt_install() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 install -y \
+    --no-install-recommends "$@" > "$build/apt.log" 2>&1
+}
 
 update_apt_lists() {
   say "apt-get update"
@@ -185,6 +189,6 @@ build_all() {
     run_logged "$build/configure.log" configure_build
     sed -n '/^penstock /,/installs into/p' "$build/configure.log"
   fi
-  make -C "$build" -q > /dev/null 2>&1 || say "building in $build/ (words of the compiler: $build/make.log)"
+  say "building in $build/ what is not up to date (words of the compiler: $build/make.log)"
   run_logged "$build/make.log" make -C "$build" -j "$cores"
 }

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@ struct worker {
 
 struct pool {
   int threads;
+  int n_started;          /* workers */
   struct worker *workers; /* threads - 1 */
   cpu_set_t *cores;       /* all of the pool's cores; NULL: no binding */
   cpu_set_t *caller;      /* what the caller was bound to before, to be restored */
@@ -157,7 +159,16 @@ struct pool *pool_create(int threads, const int *cores, int n_cores) {
   for (int i = 0; i < threads - 1; i++) {
     pool->workers[i] = (struct worker){.pool = pool, .number = i + 1};
     int code = pthread_create(&pool->workers[i].thread, NULL, run_worker, &pool->workers[i]);
-    CHECK(!code, "thread %d of %d cannot be started (error %d)", i + 1, threads, code);
+    if (code) {
+      error_raise(
+          STATUS_FAILED,
+          "thread %d of %d of this rank cannot be started: %s; set device.threads lower, or raise the limits on "
+          "processes and memory (ulimit -u, ulimit -v)",
+          i + 2, threads, strerror(code));
+      pool_destroy(&pool);
+      return NULL;
+    }
+    pool->n_started++;
   }
   bind_thread(pool, 0);
   while (atomic_load(&pool->done) < threads - 1) sched_yield();
@@ -171,7 +182,7 @@ void pool_destroy(struct pool **address) {
   atomic_store(&pool->ends, true);
   atomic_fetch_add(&pool->generation, 1);
   wake_futex(&pool->generation, pool->threads);
-  for (int i = 0; i < pool->threads - 1; i++) pthread_join(pool->workers[i].thread, NULL);
+  for (int i = 0; i < pool->n_started; i++) pthread_join(pool->workers[i].thread, NULL);
   if (pool->caller) pthread_setaffinity_np(pthread_self(), pool->cores_bytes, pool->caller);
   if (pool->cores) CPU_FREE(pool->cores);
   if (pool->caller) CPU_FREE(pool->caller);

@@ -12,7 +12,8 @@
 struct pool;
 
 /* `threads` >= 1 counts the caller; `cores` (n_cores entries of OS core numbers, may be NULL) is where they may run:
- * thread t is bound to cores[t % n_cores] if n_cores >= threads, else to the whole set. */
+ * thread t is bound to cores[t % n_cores] if n_cores >= threads, else to the whole set. NULL, with the
+ * reason raised, when the system has no more threads. */
 struct pool *pool_create(int threads, const int *cores, int n_cores);
 void pool_destroy(struct pool **pool);
 int pool_threads(const struct pool *pool);

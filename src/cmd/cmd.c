@@ -57,6 +57,9 @@ static int run_command(int argc, char **argv) {
 
 int cmd_main(int argc, char **argv) {
   int status = run_command(argc, argv);
+  /* What a command was to print, on a full disk; lines of a run's log are not printed through stdout's buffer. */
+  if (!status && (fflush(stdout) || ferror(stdout)))
+    status = error_raise(STATUS_FAILED, "standard output cannot be written");
   if (status && error_text()[0] && log_get_rank() == 0) log_error("%s", error_text());
   return status;
 }

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cmd/cmd.h"
@@ -74,7 +75,7 @@ static void print_built(const struct data_options *options, const char *type, in
                         const struct text_progress *read) {
   if (options->json) {
     json_t *root =
-        json_pack("{s:o, s:I, s:I, s:s, s:i, s:I, s:I}", "prefix", json_string_nocheck(options->output), "documents",
+        json_pack("{s:o, s:I, s:I, s:s, s:i, s:I, s:I}", "prefix", json_make_text(options->output), "documents",
                   (json_int_t)documents, "tokens", (json_int_t)tokens, "type", type, "vocabulary", TOKENIZER_VOCAB,
                   "text_bytes", (json_int_t)read->bytes, "skipped_empty", (json_int_t)read->empty);
     json_dumpf(root, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
@@ -100,8 +101,10 @@ static int write_files(const struct data_options *options, int n, char **files, 
     build.i_file = i;
     status = find_format(options->format, files[i])->write(files[i], writer, read);
   }
+  read->progress = NULL; /* what it points to ends here */
+  read->context = NULL;
   if (!status && tokens_write_count_documents(writer) == 0)
-    return error_raise(STATUS_MISTAKE, "the %d files hold no text: no token file was written", n);
+    return error_raise(STATUS_MISTAKE, "the given files hold no text: no token file was written");
   return status;
 }
 
@@ -147,7 +150,7 @@ static void take_fault(void *context, enum tokens_fault fault, bool refused, con
   findings->refused += refused;
   if (findings->list)
     json_array_append_new(findings->list, json_pack("{s:s, s:b, s:o}", "fault", fault_names[fault], "refused", refused,
-                                                    "text", json_string_nocheck(text)));
+                                                    "text", json_make_text(text)));
   else
     log_line("%s (%s)", text, refused ? "refused" : "tolerated");
 }
@@ -168,7 +171,7 @@ static void print_file(const struct tokens *file, const struct tokens_scan *scan
 
 static json_t *file_to_json(const struct tokens *file, const struct tokens_scan *scan, json_t *faults, bool refused) {
   json_t *object =
-      json_pack("{s:o, s:b, s:o}", "prefix", json_string_nocheck(file->prefix), "refused", refused, "faults", faults);
+      json_pack("{s:o, s:b, s:o}", "prefix", json_make_text(file->prefix), "refused", refused, "faults", faults);
   if (refused) return object;
   json_t *counts = json_pack("{s:I, s:I, s:I, s:I, s:s}", "documents", (json_int_t)file->n_documents, "empty_documents",
                              (json_int_t)file->n_empty_documents, "longest_document", (json_int_t)file->longest,

@@ -5,11 +5,49 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "cmd/options.h"
+#include "exec/setup.h"
 #include "input/deck.h"
 #include "input/params.h"
 #include "input/params_print.h"
+#include "model/model.h"
+#include "plan/planner.h"
+
+static int check_partition(const struct params *params, const struct model *model) {
+  const struct params_partition *cut = &params->pipeline.partition;
+  if (cut->kind != PARAMS_CUT_LIST) return STATUS_OK;
+  struct plan_request request = {.model = model,
+                                 .n_stages = (int32_t)cut->n,
+                                 .partition = PARTITION_LIST,
+                                 .partition_list = cut->blocks,
+                                 .n_partition = (int32_t)cut->n};
+  struct plan_stage *stages = MEM_NEW(struct plan_stage, request.n_stages);
+  int status = partition_make(&request, stages);
+  mem_free(stages);
+  return status;
+}
+
+/* What can be known of the model without ranks and data. A deck need not have one. */
+static int check_model(const struct params *params, char **line) {
+  *line = NULL;
+  char *json = params_format_model_json(params);
+  if (!json && !params->model.config) return STATUS_OK;
+  struct model *model = NULL;
+  const char *source = params->model.config ? params->model.config : "model";
+  int status = json ? STATUS_OK : file_read_text(params->model.config, &json);
+  if (!status) status = model_create(json, source, -1, &model, NULL);
+  mem_free(json);
+  if (status) return status;
+  status = setup_check_positions(params, model);
+  if (!status) status = check_partition(params, model);
+  if (!status)
+    *line = mem_format("model: %s, %lld blocks, %lld parameters", model->config.model_type,
+                       (long long)model->config.n_blocks, (long long)model->n_parameters);
+  model_destroy(&model);
+  return status;
+}
 
 static int check_deck(const char *path, const struct option_list *overrides) {
   struct params params;
@@ -18,18 +56,21 @@ static int check_deck(const char *path, const struct option_list *overrides) {
   if (!status) status = params_parse(text, overrides->items, overrides->n, &params);
   mem_free(text);
   if (status) return status;
+  char *model;
+  status = check_model(&params, &model);
+  if (status) {
+    params_fini(&params);
+    return status;
+  }
   int n_given = 0;
   for (int id = 0; id < PARAM_COUNT; id++) n_given += params_is_given(&params, (enum param_id)id);
   printf("%s: OK, %d of %d keys given\n", path, n_given, PARAM_COUNT);
+  if (model) printf("%s\n", model);
+  mem_free(model);
   /* A deck may serve other commands; what training lacks is told all the same. */
   if (params_require_training(&params)) printf("%s\n", error_text());
   error_clear();
   params_fini(&params);
-  return STATUS_OK;
-}
-
-static int finish_output(void) {
-  if (fflush(stdout) || ferror(stdout)) return error_raise(STATUS_FAILED, "standard output cannot be written");
   return STATUS_OK;
 }
 
@@ -56,7 +97,6 @@ int cmd_deck(int argc, char **argv) {
       params_print_man(stdout);
     else
       status = check_deck(argv[1], &overrides);
-    if (!status) status = finish_output();
   }
   options_fini(&overrides);
   return status;

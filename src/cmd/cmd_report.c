@@ -31,7 +31,6 @@ static int parse_number(const char *option, const char *meaning, const char *tex
 
 static int print(const char *text) {
   fputs(text, stdout);
-  if (fflush(stdout) || ferror(stdout)) return error_raise(STATUS_FAILED, "standard output cannot be written");
   return STATUS_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "cmd/job.h"
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "cmd/options.h"
 #include "comm/comm.h"
@@ -32,9 +33,9 @@ static json_t *make_numbers(const double *values, int32_t n) {
 }
 
 static json_t *make_tensor(const struct verify_tensor *t) {
-  return json_pack("{s:s, s:o, s:o, s:o, s:o}", "name", t->name, "gradient_error", make_number(t->gradient_error),
-                   "gradient_allowed", make_number(t->gradient_allowed), "weight_error", make_number(t->weight_error),
-                   "weight_allowed", make_number(t->weight_allowed));
+  return json_pack("{s:o, s:o, s:o, s:o, s:o}", "name", json_make_text(t->name), "gradient_error",
+                   make_number(t->gradient_error), "gradient_allowed", make_number(t->gradient_allowed), "weight_error",
+                   make_number(t->weight_error), "weight_allowed", make_number(t->weight_allowed));
 }
 
 static void print_json(const struct verify_result *r) {

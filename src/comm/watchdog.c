@@ -261,7 +261,7 @@ static void describe_place(char *text, size_t bytes, const struct place *place) 
   if (place->step < 0)
     append(text, bytes, "before the first step");
   else
-    append(text, bytes, "step %lld, %.*s", (long long)place->step, (int)sizeof place->node, place->node);
+    append(text, bytes, "in step %lld, %.*s", (long long)place->step, (int)sizeof place->node, place->node);
 }
 
 static void describe_silent(const struct comm *comm, int rank, char *text, size_t bytes) {
@@ -271,7 +271,7 @@ static void describe_silent(const struct comm *comm, int rank, char *text, size_
     append(text, bytes, "nothing is known of where it was");
     return;
   }
-  append(text, bytes, "last seen in ");
+  append(text, bytes, "last seen ");
   describe_place(text, bytes, &place);
   append(text, bytes, "%s", get_process_state(comm, rank, &place));
 }
@@ -279,11 +279,12 @@ static void describe_silent(const struct comm *comm, int rank, char *text, size_
 static void describe_waiting(const struct comm *comm, int rank, char *text, size_t bytes) {
   const struct watchdog *dog = comm->watchdog;
   const struct place *place = rank == comm->rank ? dog->place : &dog->peers[rank].incoming.own;
-  append(text, bytes, "\n  rank %d (%s) in ", rank, comm_get_host(comm, rank));
+  append(text, bytes, "\n  rank %d (%s) ", rank, comm_get_host(comm, rank));
   describe_place(text, bytes, place);
   append(text, bytes, ": waits for ");
   if (place->peer >= 0) append(text, bytes, "rank %d: ", place->peer);
-  append(text, bytes, "%.*s, %.0f s", (int)sizeof place->what, place->what, place->waited);
+  append(text, bytes, "%.*s, %.0f s", (int)sizeof place->what, place->what[0] ? place->what : "what comes next",
+         place->waited);
 }
 
 static void write_verdict(const struct comm *comm, struct verdict *verdict) {

@@ -188,9 +188,10 @@ static int share_rows(struct dataset *dataset) {
                            "data file %s has weight %g but no row of %" PRId64 " tokens to give (it holds %" PRId64
                            "): leave it out or shorten data.sequence_length",
                            source->file->prefix, weight[f], dataset->sequence_length, source->file->n_tokens);
-    add_line(dataset, mem_format("%s: weight %g, %" PRId64 " of the %" PRId64 " samples of an epoch (%.3g passes)",
-                                 source->file->prefix, weight[f], dataset->share[f], dataset->n_rows,
-                                 source->n_rows ? (double)dataset->share[f] / (double)source->n_rows : 0.0));
+    add_line(dataset,
+             mem_format("%s: weight %g, %" PRId64 " of the %" PRId64 " rows of an epoch (each of its rows %.3g times)",
+                        source->file->prefix, weight[f], dataset->share[f], dataset->n_rows,
+                        source->n_rows ? (double)dataset->share[f] / (double)source->n_rows : 0.0));
   }
   mem_free(weight);
   return status;

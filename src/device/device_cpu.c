@@ -29,6 +29,11 @@ static int open_cpu(const struct device_config *config, struct device **device) 
   cpu->arena = arena;
   cpu->limit = config->limit;
   cpu->pool = pool_create(config->threads, config->cores, config->n_cores);
+  if (!cpu->pool) {
+    arena_destroy(&cpu->arena);
+    mem_free(cpu);
+    return error_status();
+  }
   matmul_init_cpu();
   *device = &cpu->device;
   return STATUS_OK;

@@ -34,19 +34,30 @@ static bool would_fit(const char *planner, struct plan_request request, int64_t 
   return fits;
 }
 
-/* Largest micro-batch below the one asked for that fits, 0 when none does. More rows never need less, so halving finds
- * it. */
-static int64_t find_micro_batch(const char *planner, const struct plan_request *request) {
-  int64_t rows = 0, low = 0, high = request->micro[0].rows;
+/* Fewest rows that are looked at: the graphs of more micro-batches than this makes would take minutes. */
+static int64_t get_least(const struct plan_request *request, int64_t rows) {
+  enum { MOST_PASSES = 200000 };
+  int64_t most = request->n_stages < MOST_PASSES ? MOST_PASSES / request->n_stages : 1;
+  return (rows + most - 1) / most;
+}
+
+/* What to say of data.micro_batch: the largest below the one asked for that fits. More rows never need less, so halving
+ * finds it. Owned by the caller. */
+static char *advise_micro_batch(const char *planner, const struct plan_request *request) {
+  int64_t rows = 0, high = request->micro[0].rows;
   for (int32_t i = 0; i < request->n_micro; i++) rows += request->micro[i].rows;
+  int64_t least = get_least(request, rows), low = least - 1;
   while (high - low > 1) {
-    int64_t middle = (low + high) / 2;
+    int64_t middle = low + (high - low) / 2;
     if (would_fit(planner, *request, rows, middle, request->micro[0].length))
       low = middle;
     else
       high = middle;
   }
-  return low;
+  if (low >= least) return mem_format(", or data.micro_batch %lld", (long long)low);
+  if (least > 1)
+    return mem_format(", or a data.micro_batch below %lld, with a smaller data.global_batch", (long long)least);
+  return mem_strdup(", or more ranks, or a shorter data.sequence_length (no smaller data.micro_batch fits)");
 }
 
 /* Appends " rank R at least N bytes (1.50 GiB)" for every rank whose limit is too small. */
@@ -74,11 +85,7 @@ int fit_check(const char *planner, const struct plan_request *request, const str
   int status = dag_check_memory(dag, plan);
   if (!status) return STATUS_OK;
   char *message = mem_strdup(error_text());
-  int64_t micro_batch = find_micro_batch(planner, request);
-  char *limits = list_limits(plan, dag);
-  char *rows =
-      micro_batch ? mem_format(", or data.micro_batch %lld", (long long)micro_batch)
-                  : mem_strdup(", or more ranks, or a shorter data.sequence_length (no smaller data.micro_batch fits)");
+  char *limits = list_limits(plan, dag), *rows = advise_micro_batch(planner, request);
   status = error_raise(status, "%s; what would fit: memory.device_limit of%s%s", message, limits, rows);
   mem_free(message);
   mem_free(limits);

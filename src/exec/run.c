@@ -87,7 +87,7 @@ static int raise_not_finite(const struct run *run, int64_t step, const struct tr
       STATUS_FAILED,
       "step %lld: %s is not finite (loss %g): nothing was updated; %s; try a lower optimizer.lr, a longer "
       "warm-up, or optimizer.clip",
-      (long long)step, what, result->loss, saved);
+      (long long)step, what, fabs(result->loss), saved); /* no loss is negative, but printf would give NaN a sign */
 }
 
 static bool is_multiple(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
@@ -143,13 +143,12 @@ static int train_step_all(struct run *run, struct batch *batch) {
 
 /* Why to stop now, or NULL. Any rank may have seen a signal; rank 0 looks at the stop file and the clock. */
 static const char *find_stop_all(struct run *run) {
-  enum { GO, SIGNAL_TERM, SIGNAL_USR1, SIGNAL_OTHER, STOP_FILE, WALL_TIME, N_REASONS };
-  static const char *const reasons[N_REASONS] = {NULL,       "SIGTERM",       "SIGUSR1",
-                                                 "a signal", "the stop file", "run.wall_time"};
+  enum { GO, SIGNAL_TERM, SIGNAL_USR1, SIGNAL_INT, STOP_FILE, WALL_TIME, N_REASONS };
+  static const char *const reasons[N_REASONS] = {NULL,     "SIGTERM",       "SIGUSR1",
+                                                 "SIGINT", "the stop file", "run.wall_time"};
   int32_t reason = GO;
   const char *signal = interrupt_get_signal();
-  if (signal)
-    reason = !strcmp(signal, "SIGTERM") ? SIGNAL_TERM : !strcmp(signal, "SIGUSR1") ? SIGNAL_USR1 : SIGNAL_OTHER;
+  if (signal) reason = !strcmp(signal, "SIGTERM") ? SIGNAL_TERM : !strcmp(signal, "SIGUSR1") ? SIGNAL_USR1 : SIGNAL_INT;
   double limit = run->params->run.wall_time, spent = clock_now() - run->started;
   /* Another step and a checkpoint must still fit, with some room. */
   double need = 1.5 * run->step_seconds + 2 * run->save_seconds + 0.01 * limit;
@@ -217,7 +216,7 @@ static int finish_all(struct run *run, int status, const char *stopped) {
     log_line("stopped by %s after step %lld; start the same command again to %s", stopped, (long long)run->step,
              run->cost ? "begin again (a timed run has no checkpoint)" : "go on");
   }
-  if (run->conclude) run->conclude(run->folder, text);
+  if (run->conclude && run->step > 0) run->conclude(run->folder, text);
   write_status(run, text);
   log_line("penstock: %s", text);
   return stopped ? STATUS_STOPPED : STATUS_OK;

@@ -21,6 +21,8 @@ struct run {
   struct rundir *dir;    /* rank 0 */
   enum run_state before; /* how the last run in the folder ended */
   int64_t broke_at;      /* last step that it logged */
+  char *found;           /* path of its newest whole checkpoint, on all ranks; NULL: none */
+  int64_t found_step;    /* of that, -1: none */
 
   struct topo topo;
   struct model *model;

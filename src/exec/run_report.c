@@ -73,16 +73,17 @@ static void log_stage(const struct run *run, int32_t s) {
     blocks += run->model->layers[l].block >= 0;
   }
   char *discards = recompute_describe(run->plan, run->model, s);
-  log_line("  stage %d on rank %d: layers %d to %d (%g blocks), %lld parameters%s%s", s, plan_get_rank(run->plan, s),
-           stage->first_layer, stage->first_layer + stage->n_layers - 1, blocks / 2.0, (long long)parameters,
-           *discards ? ", recomputes " : "", discards);
+  log_line("  stage %d on rank %d: layers %d to %d (%g block%s), %lld parameters%s%s", s, plan_get_rank(run->plan, s),
+           stage->first_layer, stage->first_layer + stage->n_layers - 1, blocks / 2.0, blocks == 2 ? "" : "s",
+           (long long)parameters, *discards ? ", recomputes " : "", discards);
   mem_free(discards);
 }
 
 static void log_plan(const struct run *run) {
   const struct plan *plan = run->plan;
   struct dag *dag = NULL;
-  log_line("plan: %s, %d stages, %d micro-batches a step, hash %016llx", plan->planner, plan->n_stages, plan->n_micro,
+  log_line("plan: %s, %d stage%s, %d micro-batch%s a step, hash %016llx", plan->planner, plan->n_stages,
+           plan->n_stages == 1 ? "" : "s", plan->n_micro, plan->n_micro == 1 ? "" : "es",
            (unsigned long long)plan->hash);
   if (dag_build(plan, run->model, &dag)) return;
   for (int32_t r = 0; r < plan->n_ranks; r++) {
@@ -96,15 +97,27 @@ static void log_plan(const struct run *run) {
   dag_destroy(&dag);
 }
 
+/* As "core 3" or "cores 0-15 32-47", cut off with "..." where it would not fit. */
+static void describe_cores(const struct topo *topo, char *text, size_t size) {
+  int n = snprintf(text, size, "core%s", topo->n_cores == 1 ? "" : "s");
+  for (int i = 0, last; i < topo->n_cores; i = last + 1) {
+    for (last = i; last + 1 < topo->n_cores && topo->cores[last + 1] == topo->cores[last] + 1;) last++;
+    if ((size_t)n + 32 > size) {
+      snprintf(text + n, size - (size_t)n, " ...");
+      return;
+    }
+    n += snprintf(text + n, size - (size_t)n, " %d", topo->cores[i]);
+    if (last > i) n += snprintf(text + n, size - (size_t)n, "-%d", topo->cores[last]);
+  }
+}
+
 /* One line a rank: host, cores, threads. Collective; owned by the caller. */
 static char *gather_layout_all(const struct run *run) {
-  char mine[256];
+  char mine[512], cores[192];
   int threads = run->trainer ? run->trainer->config.device.threads : 0;
-  int n = snprintf(mine, sizeof mine, "  rank %d on %s: %d thread%s, cores", run->rank,
-                   comm_get_host(run->comm, run->rank), threads, threads == 1 ? "" : "s");
-  for (int i = 0; i < run->topo.n_cores && n < 200; i++)
-    n += snprintf(mine + n, sizeof mine - (size_t)n, " %d", run->topo.cores[i]);
-  n += snprintf(mine + n, sizeof mine - (size_t)n, "\n");
+  describe_cores(&run->topo, cores, sizeof cores);
+  int n = snprintf(mine, sizeof mine, "  rank %d on %.250s: %d thread%s, %s\n", run->rank,
+                   comm_get_host(run->comm, run->rank), threads, threads == 1 ? "" : "s", cores);
   int64_t *offsets = MEM_NEW(int64_t, run->size + 1);
   char *all = mem_alloc(sizeof mine * (size_t)run->size + 1);
   comm_gather_all(run->comm, mine, n, all, offsets);

@@ -38,12 +38,15 @@ int run_save_all(struct run *run) {
 }
 
 /* Says how the last life of the folder ended and where this one begins. */
-static void log_resume(const struct run *run, const char *path, int64_t step) {
+static void log_resume(const struct run *run) {
   if (run->before == RUN_BROKEN) log_line("the last run here broke off after step %lld", (long long)run->broke_at);
-  if (path)
-    log_line("going on after step %lld from %s", (long long)step, path);
+  if (run->found)
+    log_line("going on after step %lld from %s", (long long)run->found_step, run->found);
   else if (run->before != RUN_NEW)
     log_line("no checkpoint here: beginning again");
+  if (run->found_step > run->params->run.steps)
+    log_warn("the run has %lld steps already, more than run.steps, which is %lld: nothing is trained",
+             (long long)run->found_step, (long long)run->params->run.steps);
 }
 
 static int read_checkpoint_all(struct run *run, const char *path, bool weights_only, struct checkpoint_info *info) {
@@ -52,15 +55,11 @@ static int read_checkpoint_all(struct run *run, const char *path, bool weights_o
 }
 
 int run_restore_all(struct run *run) {
-  char *folder = mem_format("%s/checkpoints", run->folder), *path = NULL;
-  int64_t step = 0;
   struct checkpoint_info info = {0};
-  int status = checkpoint_find_all(run->comm, folder, &path, &step);
-  mem_free(folder);
-  if (status) return status;
-  log_resume(run, path, step);
+  int status = STATUS_OK;
+  log_resume(run);
   trainer_init(run->trainer, (uint64_t)run->params->run.seed);
-  const char *from = run->params->model.init_from;
+  const char *path = run->found, *from = run->params->model.init_from;
   if (path)
     status = read_checkpoint_all(run, path, false, &info);
   else if (from && !trainer_keeps_time(run->trainer))
@@ -70,6 +69,5 @@ int run_restore_all(struct run *run) {
     run->next_sample = info.next_sample;
     run->tokens = info.tokens;
   }
-  mem_free(path);
   return status;
 }

@@ -8,6 +8,7 @@
 #include "comm/comm.h"
 #include "cost/cost.h"
 #include "store/checkpoint.h"
+#include "store/disk.h"
 #include "store/trace.h"
 
 #include <stdio.h>
@@ -32,13 +33,13 @@ static int open_folder_all(struct run *run) {
 }
 
 /* A finished folder has nothing to do unless run.steps grew. */
-static bool is_finished(const struct run *run, int64_t saved) {
-  return run->before == RUN_DONE && saved >= run->params->run.steps;
+static bool is_finished(const struct run *run) {
+  return run->before == RUN_DONE && run->found_step >= run->params->run.steps;
 }
 
 /* A run that goes on must be the run that began: rank 0 holds the deck against the used.yml it finds. */
-static int compare_deck(const struct run *run, int64_t saved) {
-  if (run->rank != 0 || saved < 0) return STATUS_OK;
+static int compare_deck(const struct run *run) {
+  if (run->rank != 0 || run->found_step < 0) return STATUS_OK;
   char *used = make_path(run, "used.yml");
   FILE *file = fopen(used, "r");
   int status = file ? params_compare_resume(run->params, used) : STATUS_OK;
@@ -125,29 +126,37 @@ static int open_outputs_all(struct run *run) {
   return comm_agree_all(run->comm, status);
 }
 
-static int find_checkpoint_all(struct run *run, int64_t *saved) {
-  char *folder = make_path(run, "checkpoints"), *path = NULL;
-  *saved = -1;
-  int status = checkpoint_find_all(run->comm, folder, &path, saved);
-  if (!path) *saved = -1;
-  mem_free(path);
+/* Once, as every byte of the checkpoint is read for it. */
+static int find_checkpoint_all(struct run *run) {
+  char *folder = make_path(run, "checkpoints");
+  int status = checkpoint_find_all(run->comm, folder, &run->found, &run->found_step);
+  if (!run->found) run->found_step = -1;
+  mem_free(folder);
+  return status;
+}
+
+/* A run that is to stop when it cannot save does not train first to find that out. */
+static int make_checkpoint_folder(const struct run *run) {
+  if (run->rank != 0 || run->params->run.on_save_error != PARAMS_ON_SAVE_ERROR_STOP) return STATUS_OK;
+  char *folder = make_path(run, "checkpoints");
+  int status = disk_make_folder(folder);
   mem_free(folder);
   return status;
 }
 
 int run_open_all(struct run *run, bool *done) {
-  int64_t saved;
   int status = open_folder_all(run);
   if (!status) status = comm_agree_all(run->comm, topo_init_all(run->comm, &run->topo));
-  if (!status) status = find_checkpoint_all(run, &saved);
+  if (!status) status = comm_agree_all(run->comm, make_checkpoint_folder(run));
+  if (!status) status = find_checkpoint_all(run);
   if (status) return status;
   setup_note_used(run->params, run->comm, &run->topo);
-  *done = is_finished(run, saved);
+  *done = is_finished(run);
   if (*done) {
-    log_line("%s: DONE at step %lld already; raise run.steps to go on", run->folder, (long long)saved);
+    log_line("%s: DONE at step %lld already; raise run.steps to go on", run->folder, (long long)run->found_step);
     return comm_agree_all(run->comm, run->rank == 0 ? rundir_write_status(run->folder, "DONE") : STATUS_OK);
   }
-  status = comm_agree_all(run->comm, compare_deck(run, saved));
+  status = comm_agree_all(run->comm, compare_deck(run));
   if (!status) status = comm_agree_all(run->comm, params_require_training(run->params));
   if (!status) status = setup_model_all(run->comm, run->params, &run->model, &run->model_json);
   if (!status) status = comm_agree_all(run->comm, request_check_positions(run->params, run->model));
@@ -178,5 +187,6 @@ void run_close_all(struct run *run) {
   if (run->dir) rundir_close(&run->dir);
   mem_free(run->model_json);
   mem_free(run->deck);
+  mem_free(run->found);
   mem_free(run->folder);
 }

@@ -138,14 +138,31 @@ static void warn_notes(const char *notes) {
   }
 }
 
+/* Every rank keeps the graph of all micro-batches of a step, about 1.5 KiB a micro-batch and stage: numbers that are a slip
+ * of the pen must not take the machine's memory. */
+static int check_count(const struct params *params, int n_stages) {
+  enum { MOST_PASSES = 4000000 };
+  int64_t rows = params->data.global_batch, size = params->data.micro_batch;
+  int64_t most = n_stages < MOST_PASSES ? MOST_PASSES / n_stages : 1;
+  int64_t n = (rows + size - 1) / size;
+  if (n <= most) return STATUS_OK;
+  return error_raise(
+      STATUS_MISTAKE,
+      "data.global_batch %lld with data.micro_batch %lld makes %lld micro-batches a step; on %d stages at "
+      "most %lld are possible: raise data.micro_batch to %lld, or lower data.global_batch",
+      (long long)rows, (long long)size, (long long)n, n_stages, (long long)most, (long long)((rows + most - 1) / most));
+}
+
 int setup_deck_plan_all(struct comm *comm, const struct params *params, const struct model *model, int64_t longest,
                         int64_t share_bytes, struct plan **plan) {
   struct plan_micro *micro;
+  int status = check_count(params, comm_get_size(comm));
+  if (status) return status;
   struct deck_request request = {0};
   struct cost *cost = NULL;
   int32_t n_micro = request_make_worst(params->data.global_batch, params->data.micro_batch, longest, &micro);
   int64_t *limits = MEM_NEW(int64_t, comm_get_size(comm));
-  int status = setup_limits_all(comm, params, share_bytes, limits);
+  status = setup_limits_all(comm, params, share_bytes, limits);
   if (!status && comm_get_rank(comm) == 0)
     status = open_request(params, model, comm_get_size(comm), n_micro, micro, limits, &request, &cost);
   status = comm_agree_all(comm, status);

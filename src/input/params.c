@@ -189,7 +189,9 @@ static void put_defaults(struct params *params) {
 
 /* Fills in a default that follows from other keys, unless there is a value or a mistake in it. Takes over `text`. */
 static void put_rule(struct parse *parse, enum param_id id, char *text) {
-  const struct deck_node node = {.kind = DECK_SCALAR, .text = text};
+  /* A text is one whatever it looks like: a deck may be called null.yml. */
+  bool is_text = param_rows[id].type == PARAM_STRING || param_rows[id].type == PARAM_PATH;
+  const struct deck_node node = {.kind = DECK_SCALAR, .text = text, .quoted = is_text};
   if (!params_is_set(parse->params, id) && !parse->broken[id]) put_node(parse->params, id, &node, PARAM_DEFAULT, NULL);
   mem_free(text);
 }

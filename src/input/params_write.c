@@ -149,7 +149,9 @@ int params_compare_resume(const struct params *now, const char *used_path) {
   if (!status) status = params_parse(text, NULL, 0, &old);
   if (status) {
     mem_free(text);
-    return error_wrap("the parameters that this run began with");
+    return error_wrap("the parameters that this run began with cannot be read (put %s right, or move it away to go on "
+                      "without comparing)",
+                      used_path);
   }
   for (int id = 0; id < PARAM_COUNT; id++) compare_key(now, &old, (enum param_id)id, &mistakes);
   params_fini(&old);

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "plan/plan.h"
 #include "report/report.h"
 
-static json_t *make_text(const char *text) { return text ? json_string(text) : json_null(); }
 static json_t *make_bytes(int64_t bytes) { return bytes < 0 || bytes == INT64_MAX ? json_null() : json_integer(bytes); }
 static json_t *make_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
@@ -40,8 +40,8 @@ static json_t *make_root(const struct report *r) {
     json_array_append_new(picture, json_string(r->picture + (size_t)i * (REPORT_PICTURE_COLUMNS + 1)));
   }
   for (int i = 0; i < REPORT_WORST && i < r->n_late; i++) json_array_append_new(late, make_late(&r->worst[i]));
-  json_t *root = json_pack("{s:s, s:o, s:o, s:i, s:i, s:I, s:I, s:I}", "folder", r->folder, "status",
-                           make_text(r->status), "planner", make_text(r->planner), "stages", (int)r->n_stages,
+  json_t *root = json_pack("{s:o, s:o, s:o, s:i, s:i, s:I, s:I, s:I}", "folder", json_make_text(r->folder), "status",
+                           json_make_text(r->status), "planner", json_make_text(r->planner), "stages", (int)r->n_stages,
                            "micro_batches", (int)r->n_micro, "first_step", (json_int_t)r->first_step, "last_step",
                            (json_int_t)r->last_step, "steps", (json_int_t)r->n_steps);
   json_object_set_new(root, "step_ms", make_real(r->step_seconds * 1e3));

@@ -1,6 +1,7 @@
 #include "report/report_step.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -40,6 +41,28 @@ static void measure(struct step_view *v) {
   }
 }
 
+/* What find_ending goes through: qsort has no context, so the ends are sorted beside the rows' numbers. */
+struct end {
+  double end_s;
+  int64_t row;
+};
+
+static int compare_ends(const void *left, const void *right) {
+  const struct end *a = left, *b = right;
+  if (a->end_s != b->end_s) return a->end_s < b->end_s ? -1 : 1;
+  return (a->row < b->row) - (a->row > b->row);
+}
+
+static void sort_ends(struct step_view *v) {
+  struct end *ends = MEM_NEW(struct end, v->n_rows);
+  for (int64_t i = 0; i < v->n_rows; i++) ends[i] = (struct end){v->rows[i].end_s, i};
+  for (int32_t r = 0; r < v->n_ranks; r++)
+    qsort(ends + v->rank_offset[r], (size_t)(v->rank_offset[r + 1] - v->rank_offset[r]), sizeof *ends, compare_ends);
+  v->by_end = MEM_NEW(int64_t, v->n_rows);
+  for (int64_t i = 0; i < v->n_rows; i++) v->by_end[i] = ends[i].row;
+  mem_free(ends);
+}
+
 void step_view_init(struct step_view *v, const struct node_row *rows, int64_t n_rows, double seconds) {
   *v = (struct step_view){.rows = rows, .n_rows = n_rows, .end = seconds};
   measure(v);
@@ -53,11 +76,13 @@ void step_view_init(struct step_view *v, const struct node_row *rows, int64_t n_
     v->rank_offset[rows[i].rank + 1]++;
   }
   for (int32_t r = 0; r < v->n_ranks; r++) v->rank_offset[r + 1] += v->rank_offset[r];
+  sort_ends(v);
 }
 
 void step_view_fini(struct step_view *v) {
   mem_free(v->find);
   mem_free(v->rank_offset);
+  mem_free(v->by_end);
 }
 
 /* ---- the idle time before a node ---- */
@@ -88,16 +113,21 @@ static struct need find_pass_need(const struct step_view *v, const struct node_r
   return need;
 }
 
-/* The row of a kind on a rank that ends last within from..to. */
+/* The row of a kind on a rank that ends last within from..to. The gaps of a rank do not overlap, so that all its searches
+ * together see each row a few times, however many passes a step has. */
 static const struct node_row *find_ending(const struct step_view *v, int32_t rank, bool (*matches)(int8_t kind),
                                           double from, double to) {
-  const struct node_row *found = NULL;
-  for (int64_t i = v->rank_offset[rank]; i < v->rank_offset[rank + 1]; i++) {
-    const struct node_row *row = &v->rows[i];
-    if (matches(row->kind) && row->end_s > from && row->end_s <= to && (!found || row->end_s > found->end_s))
-      found = row;
+  int64_t first = v->rank_offset[rank], low = first, high = v->rank_offset[rank + 1];
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (v->rows[v->by_end[middle]].end_s <= to)
+      low = middle + 1;
+    else
+      high = middle;
   }
-  return found;
+  for (int64_t i = low - 1; i >= first && v->rows[v->by_end[i]].end_s > from; i--)
+    if (matches(v->rows[v->by_end[i]].kind)) return &v->rows[v->by_end[i]];
+  return NULL;
 }
 
 static bool is_norm(int8_t kind) { return kind == NODE_N; }

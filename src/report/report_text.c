@@ -70,9 +70,8 @@ static void print_late(FILE *out, const struct report *r) {
     fprintf(out, "\nno pass waited for anything but its data by more than 1 %% of a step\n");
     return;
   }
-  fprintf(out,
-          "\n%" PRId64 " passes waited for something other than their data by more than 1 %% of a step; the worst:\n",
-          r->n_late);
+  fprintf(out, "\n%" PRId64 " pass%s waited for something other than %s data by more than 1 %% of a step; the worst:\n",
+          r->n_late, r->n_late == 1 ? "" : "es", r->n_late == 1 ? "its" : "their");
   for (int i = 0; i < REPORT_WORST && i < r->n_late; i++) {
     const struct report_late *late = &r->worst[i];
     struct dag_node node = {.rank = late->rank,

@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -21,11 +22,13 @@ struct load {
   struct checkpoint_slot *slots;
   int64_t n_slots;
   struct h5_file *file;
+  bool unlisted; /* no index knows the file, and nobody has looked into it yet; on rank 0 */
 };
 
 /* ---- before HDF5 opens it: the index, by rank 0 ---- */
 
-static int verify(const char *path, struct checkpoint_vigil *vigil) {
+static int verify(const char *path, struct checkpoint_vigil *vigil, bool *unlisted) {
+  struct stat found;
   const char *slash = strrchr(path, '/');
   char *folder = slash ? mem_format("%.*s", (int)(slash - path), path) : mem_strdup(".");
   struct checkpoint_index index;
@@ -33,18 +36,19 @@ static int verify(const char *path, struct checkpoint_vigil *vigil) {
   const struct checkpoint_entry *entry = checkpoint_index_find(&index, slash ? slash + 1 : path);
   if (!status && entry)
     status = checkpoint_verify(path, entry, checkpoint_beat, vigil);
-  else if (!status && access(path, F_OK) == 0)
-    log_warn("%s is in no index.txt: what cannot be checked is trusted", path);
+  else if (!status && stat(path, &found) == 0 && S_ISDIR(found.st_mode))
+    status = error_raise(STATUS_MISTAKE, "%s is a folder, not a checkpoint: name a file in it", path);
+  *unlisted = !entry;
   checkpoint_index_fini(&index);
   mem_free(folder);
   return status;
 }
 
-static int verify_all(struct comm *comm, const char *path) {
+static int verify_all(struct comm *comm, const char *path, bool *unlisted) {
   int status = STATUS_OK;
   if (comm_get_rank(comm) == 0) {
     struct checkpoint_vigil vigil = {.comm = comm};
-    status = verify(path, &vigil);
+    status = verify(path, &vigil, unlisted);
     checkpoint_end_vigil(&vigil);
   } else {
     checkpoint_follow(comm);
@@ -143,6 +147,7 @@ static int run_load_all(struct load *load, struct checkpoint_info *info) {
   if (!status) status = check_model(load, n_layers);
   status = comm_agree_all(load->comm, status);
   if (status) return status;
+  if (load->unlisted) log_warn("%s is in no index.txt: what cannot be checked is trusted", load->path);
   struct checkpoint_job *jobs = list_jobs(load, &n_jobs, &bytes);
   status = checkpoint_run_jobs_all(load->comm, jobs, n_jobs, bytes, read_array, load);
   mem_free(jobs);
@@ -153,8 +158,9 @@ static int run_load_all(struct load *load, struct checkpoint_info *info) {
 int checkpoint_read_all(struct comm *comm, const char *path, const struct model *model, bool weights_only,
                         const struct checkpoint_part *part, struct checkpoint_info *info) {
   struct load load = {.comm = comm, .path = path, .model = model, .part = part};
-  int status = verify_all(comm, path);
+  int status = verify_all(comm, path, &load.unlisted);
   if (status) return status;
+  load.unlisted = load.unlisted && weights_only; /* a file to go on from has been held against its own hashes */
   load.slots = checkpoint_list_slots(model, weights_only ? 1 : CHECKPOINT_SETS, &load.n_slots);
   status = run_load_all(&load, info);
   h5_close(&load.file);

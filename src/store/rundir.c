@@ -58,6 +58,15 @@ static int read_last_step(const struct rundir *dir, int64_t *step) {
   return status;
 }
 
+/* Of a start that fails before there is a rundir: the STATUS of the life before must not stand. Keeps the message. */
+static void note_failure(const char *path, int status) {
+  char *reason = mem_strdup(error_text()), *text = mem_format("FAILED %s", reason);
+  (void)rundir_write_status(path, text);
+  error_raise(status, "%s", reason);
+  mem_free(text);
+  mem_free(reason);
+}
+
 int rundir_open(const char *path, struct rundir **out, enum run_state *state, int64_t *last_step) {
   *out = NULL;
   int status = disk_make_folder(path);
@@ -67,9 +76,11 @@ int rundir_open(const char *path, struct rundir **out, enum run_state *state, in
   dir->metrics_path = mem_format("%s/metrics.csv", path);
   dir->metrics = -1;
   status = rundir_lock(dir);
+  bool is_ours = !status;
   if (!status) status = read_last_step(dir, last_step);
   if (!status) status = read_state(dir, state);
   if (status) {
+    if (is_ours) note_failure(path, status);
     rundir_close(&dir);
     return status;
   }

@@ -198,7 +198,8 @@ static bool count_rows(struct trace *trace, int64_t counts[N_TABLES]) {
 
 /* After a failed flush: takes back what it would have added, or a disk that stays full would fill the memory. */
 static int take_back(struct trace *trace, const int64_t counts[N_TABLES], int32_t first, int32_t last) {
-  int status = error_wrap("steps %" PRId32 " to %" PRId32 " are missing from the trace", first, last);
+  int status = first == last ? error_wrap("step %" PRId32 " is missing from the trace", first)
+                             : error_wrap("steps %" PRId32 " to %" PRId32 " are missing from the trace", first, last);
   char *text = mem_strdup(error_text());
   for (int t = 0; t < N_TABLES; t++)
     if (rows_truncate(trace->file, trace->tables[t], counts[t])) log_warn("%s", error_text());
