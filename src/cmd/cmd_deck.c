@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cmd/options.h"
-#include "exec/setup.h"
+#include "exec/request.h"
 #include "input/deck.h"
 #include "input/params.h"
 #include "input/params_print.h"
@@ -40,7 +40,7 @@ static int check_model(const struct params *params, char **line) {
   if (!status) status = model_create(json, source, -1, &model, NULL);
   mem_free(json);
   if (status) return status;
-  status = setup_check_positions(params, model);
+  status = request_check_positions(params, model);
   if (!status) status = check_partition(params, model);
   if (!status)
     *line = mem_format("model: %s, %lld blocks, %lld parameters", model->config.model_type,

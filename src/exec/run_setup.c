@@ -164,7 +164,7 @@ int run_open_all(struct run *run, bool *done) {
   if (!status)
     status = setup_deck_plan_all(run->comm, run->params, run->model, get_longest(run), get_share(run), &run->plan);
   if (!status) setup_note_plan(run->params, run->plan);
-  if (!status) status = open_trainer_all(run, saved);
+  if (!status) status = open_trainer_all(run, run->found_step);
   if (!status) status = write_used_all(run);
   if (!status) status = comm_agree_all(run->comm, write_plan(run));
   if (!status) run_report_start_all(run);
