@@ -170,6 +170,7 @@ static void try_planner(const struct plan_job *job, const char *name, struct pla
     int64_t peak = dag_get_peak(p.dag, r, NULL);
     if (peak > choice->peak_bytes) choice->peak_bytes = peak;
   }
+  for (int32_t s = 0; s < p.plan->n_stages; s++) choice->n_recompute += plan_recomputes(p.plan, s, 0);
   bool better = !best->plan || p.result->step < best->result->step;
   predict_fini(better ? best : &p);
   if (better) *best = p;

@@ -55,7 +55,8 @@ struct plan_choice {
   char *reason; /* why there is no plan, owned by whoever fills it in; NULL: there is one */
   double step_s;
   struct plan_shares shares;
-  int64_t peak_bytes; /* of the rank that needs most */
+  int64_t peak_bytes;  /* of the rank that needs most */
+  int32_t n_recompute; /* stages that recompute */
 };
 /* Those with a plan first, the fastest first. */
 void plan_report_sort(struct plan_choice *choices, int n);

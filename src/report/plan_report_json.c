@@ -6,21 +6,24 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "dag/dag.h"
+#include "plan/recompute.h"
 #include "report/plan_report.h"
 #include "sim/sim.h"
 
 static json_t *make_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 static json_t *make_bytes(int64_t bytes) { return bytes == INT64_MAX ? json_null() : json_integer(bytes); }
 
-static json_t *make_stages(const struct plan *plan) {
+static json_t *make_stages(const struct plan *plan, const struct model *model) {
   json_t *list = json_array();
   for (int32_t s = 0; s < plan->n_stages; s++) {
     json_t *ranks = json_array();
     for (int32_t i = plan->replica_offset[s]; i < plan->replica_offset[s + 1]; i++)
       json_array_append_new(ranks, json_integer(plan->replica_rank[i]));
-    json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:o}", "stage", (int)s, "first_layer",
+    char *discards = recompute_describe(plan, model, s);
+    json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:o, s:s}", "stage", (int)s, "first_layer",
                                           (int)plan->stages[s].first_layer, "n_layers", (int)plan->stages[s].n_layers,
-                                          "ranks", ranks));
+                                          "ranks", ranks, "recompute", *discards ? discards : "none"));
+    mem_free(discards);
   }
   return list;
 }
@@ -71,7 +74,7 @@ static void put_plan(json_t *root, const struct plan_report *r) {
   json_object_set_new(root, "makespan_s", make_real(r->sim->makespan));
   json_object_set_new(root, "bubble_share", make_real(shares.bubble));
   json_object_set_new(root, "overlap_share", make_real(shares.overlap));
-  json_object_set_new(root, "stages", make_stages(r->plan));
+  json_object_set_new(root, "stages", make_stages(r->plan, r->model));
   json_object_set_new(root, "peaks", make_peaks(r->dag));
   json_object_set_new(root, "limits", make_limits(r->plan));
   json_object_set_new(root, "times", make_times(r));
@@ -79,9 +82,9 @@ static void put_plan(json_t *root, const struct plan_report *r) {
 
 static json_t *make_choice(const struct plan_choice *c) {
   if (c->reason) return json_pack("{s:s, s:s}", "planner", c->planner, "reason", c->reason);
-  return json_pack("{s:s, s:o, s:o, s:o, s:I}", "planner", c->planner, "predicted_step_s", make_real(c->step_s),
+  return json_pack("{s:s, s:o, s:o, s:o, s:I, s:i}", "planner", c->planner, "predicted_step_s", make_real(c->step_s),
                    "bubble_share", make_real(c->shares.bubble), "overlap_share", make_real(c->shares.overlap),
-                   "peak_device_bytes", (json_int_t)c->peak_bytes);
+                   "peak_device_bytes", (json_int_t)c->peak_bytes, "recompute_stages", (int)c->n_recompute);
 }
 
 char *plan_report_format_json(const struct plan_report *r, const struct plan_choice *choices, int n_choices) {

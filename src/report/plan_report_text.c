@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "model/model.h"
+#include "plan/recompute.h"
 #include "report/plan_report.h"
 #include "report/report_step.h"
 #include "sim/sim.h"
@@ -58,7 +59,7 @@ static void print_step(FILE *out, const struct plan_report *r) {
 
 static void print_stages(FILE *out, const struct plan_report *r) {
   struct stage_means *means = measure_stages(r);
-  fprintf(out, "\nstage   rank       layers  blocks    parameters  forward ms  recompute  backward\n");
+  fprintf(out, "\nstage   rank       layers  blocks    parameters  forward ms  recompute  backward  discards\n");
   for (int32_t s = 0; s < r->plan->n_stages && s < RANKS_LISTED; s++) {
     const struct plan_stage *stage = &r->plan->stages[s];
     int64_t parameters = 0;
@@ -69,8 +70,11 @@ static void print_stages(FILE *out, const struct plan_report *r) {
     }
     char layers[32];
     snprintf(layers, sizeof layers, "%d-%d", (int)stage->first_layer, (int)(stage->first_layer + stage->n_layers - 1));
-    fprintf(out, "%5d  %5d  %11s  %6g  %12" PRId64 "  %10.4g  %9.4g  %8.4g\n", (int)s, (int)plan_get_rank(r->plan, s),
-            layers, body / 2.0, parameters, means[s].forward * 1e3, means[s].recompute * 1e3, means[s].backward * 1e3);
+    char *discards = recompute_describe(r->plan, r->model, s);
+    fprintf(out, "%5d  %5d  %11s  %6g  %12" PRId64 "  %10.4g  %9.4g  %8.4g  %s\n", (int)s,
+            (int)plan_get_rank(r->plan, s), layers, body / 2.0, parameters, means[s].forward * 1e3,
+            means[s].recompute * 1e3, means[s].backward * 1e3, *discards ? discards : "-");
+    mem_free(discards);
   }
   if (r->plan->n_stages > RANKS_LISTED) fprintf(out, "... and %d stages more\n", (int)r->plan->n_stages - RANKS_LISTED);
   mem_free(means);
@@ -204,7 +208,7 @@ char *plan_report_format_choices(const struct plan_choice *choices, int n) {
   char *buffer = NULL;
   size_t size;
   FILE *out = open_text(&buffer, &size);
-  fprintf(out, "planner           step ms  bubble %%  hidden %%    peak MiB\n");
+  fprintf(out, "planner           step ms  bubble %%  hidden %%    peak MiB  stages that recompute\n");
   for (int i = 0; i < n; i++) {
     const struct plan_choice *c = &choices[i];
     fprintf(out, "%-14s", c->planner);
@@ -217,7 +221,7 @@ char *plan_report_format_choices(const struct plan_choice *choices, int n) {
       fprintf(out, "  %8s", "-");
     else
       fprintf(out, "  %8.1f", 100 * c->shares.overlap);
-    fprintf(out, "  %10.2f\n", (double)c->peak_bytes / MIB);
+    fprintf(out, "  %10.2f  %d\n", (double)c->peak_bytes / MIB, (int)c->n_recompute);
   }
   return close_text(out, &buffer);
 }

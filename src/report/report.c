@@ -74,7 +74,8 @@ static int compare_doubles(const void *left, const void *right) {
   return (*a > *b) - (*a < *b);
 }
 
-static void add_steps(const struct trace_content *c, int64_t first, int64_t end, struct report *r) {
+static void add_steps(const struct trace_content *c, int64_t first, int64_t end, bool recompute_early,
+                      struct report *r) {
   double *seconds = MEM_NEW(double, c->n_steps), sum = 0, trained = 0;
   int64_t tokens = 0;
   for (int64_t at = first, n; at < end; at += n) {
@@ -83,6 +84,7 @@ static void add_steps(const struct trace_content *c, int64_t first, int64_t end,
     if (!step || r->n_steps == c->n_steps) continue;
     struct step_view view;
     step_view_init(&view, &c->nodes[at], n, step->seconds);
+    view.recompute_early = recompute_early;
     step_view_add(&view, r);
     if (r->n_steps == 0) r->loss_first = step->loss, r->first_step = step->step;
     seconds[r->n_steps++] = view.end - view.begin;
@@ -114,6 +116,7 @@ static void finish_ranks(const struct trace_content *c, const struct plan_file *
 #define X(name, ...) rank->name /= (double)r->n_steps;
     REPORT_PARTS(X)
 #undef X
+    for (int k = 0; k < NODE_KIND_COUNT; k++) rank->kinds[k] /= (double)r->n_steps;
     rank->peak_bytes = -1;
     rank->limit_bytes = INT64_MAX;
   }
@@ -135,7 +138,7 @@ static int fill_report(const struct trace_content *content, const struct plan_fi
   int64_t first, end;
   find_range(content, steps, &first, &end, &r->n_ranks);
   r->ranks = MEM_NEW(struct report_rank, r->n_ranks);
-  add_steps(content, first, end, r);
+  add_steps(content, first, end, plan->recompute_early, r);
   if (r->n_steps == 0)
     return error_raise(STATUS_MISTAKE,
                        "%s/trace.h5 holds no step yet: it is written every run.trace_every steps and at the end",

@@ -14,9 +14,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "plan/plan.h"
+
 /* X(name, title, meaning): the parts of a step. */
 #define REPORT_PARTS(X)                                                                                                \
-  X(busy, "busy", "forward, backward and update passes")                                                               \
+  X(busy, "busy", "forward, recompute, backward and update passes")                                                    \
   X(bubble, "bubble", "idle because what the next pass needs was not made yet on another rank")                        \
   X(wait, "wait", "idle because a message with it was under way (send and receive)")                                   \
   X(other, "other", "the gradient norm, and what the program itself does between passes")
@@ -37,6 +39,7 @@ struct report_rank {
 #define X(name, ...) double name;
   REPORT_PARTS(X)
 #undef X
+  double kinds[NODE_KIND_COUNT];   /* of busy: seconds of each kind of compute node */
   int64_t peak_bytes, limit_bytes; /* device; peak -1: not in the trace; limit INT64_MAX: none, or no plan.h5 */
 };
 

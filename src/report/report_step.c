@@ -98,7 +98,7 @@ struct need {
 static struct need find_pass_need(const struct step_view *v, const struct node_row *node) {
   struct need need = {-INFINITY, -INFINITY, -INFINITY, false};
   bool forward = node->kind == NODE_F;
-  if (node->kind == NODE_W) return need;
+  if (node->kind == NODE_W || (node->kind == NODE_R && v->recompute_early)) return need;
   int32_t from = node->stage + (forward ? -1 : 1);
   const struct node_row *maker = find_row(v, forward ? NODE_F : NODE_B, from, node->microbatch);
   if (!maker && !forward) maker = find_row(v, NODE_I, from, node->microbatch);
@@ -198,6 +198,7 @@ static void add_rank(const struct step_view *v, struct report *report, int32_t r
     }
     if (node->end_s > now) {
       sum->busy += node->end_s - now;
+      if (node->kind >= 0 && node->kind < NODE_KIND_COUNT) sum->kinds[node->kind] += node->end_s - now;
       now = node->end_s;
     }
   }

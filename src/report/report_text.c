@@ -54,13 +54,31 @@ static void print_ranks(FILE *out, const struct report *r) {
   }
 }
 
+/* Busy time by kind of pass. */
+static void print_kinds(FILE *out, const struct report *r) {
+  bool any[NODE_KIND_COUNT] = {false};
+  for (int32_t i = 0; i < r->n_ranks; i++)
+    for (int k = 0; k < NODE_KIND_COUNT; k++) any[k] |= r->ranks[i].kinds[k] > 0;
+  fprintf(out, "\nrank");
+  for (int k = 0; k < NODE_KIND_COUNT; k++)
+    if (any[k]) fprintf(out, "  %9s     %%", node_kind_get_name((enum node_kind)k));
+  fprintf(out, "  (busy, ms)\n");
+  for (int32_t i = 0; i < r->n_ranks; i++) {
+    fprintf(out, "%4d", r->ranks[i].rank);
+    for (int k = 0; k < NODE_KIND_COUNT; k++)
+      if (any[k]) print_part(out, r->ranks[i].kinds[k], r->step_seconds);
+    fputc('\n', out);
+  }
+  fprintf(out, "F forward, R recompute, B backward, or I and W its input and weight passes, U update\n");
+}
+
 static void print_meaning(FILE *out, const struct report *r) {
   fprintf(out, "\nmeans over the steps; the four parts of a rank sum to the step\n");
 #define X(name, title, meaning) fprintf(out, "  %-7s %s\n", title, meaning);
   REPORT_PARTS(X)
 #undef X
   fprintf(out, "  peak    most device memory that was in use at once; limit is memory.device_limit\n");
-  if (r->n_stages > 1)
+  if (r->n_stages > 1 && r->n_stages == r->n_ranks)
     fprintf(out, "with equal stages 1f1b and gpipe leave a bubble of (p-1)/(m+p-1) = %.1f %% of the step\n",
             100.0 * (r->n_stages - 1) / (r->n_micro + r->n_stages - 1));
 }
@@ -88,7 +106,8 @@ static void print_late(FILE *out, const struct report *r) {
 }
 
 static void print_picture(FILE *out, const struct report *r) {
-  fprintf(out, "\nstep %" PRId64 " (one column is 1/%d of it; F forward, B I W backward, U update, . idle)\n",
+  fprintf(out,
+          "\nstep %" PRId64 " (one column is 1/%d of it; F forward, R recompute, B I W backward, U update, . idle)\n",
           r->last_step, REPORT_PICTURE_COLUMNS);
   for (int32_t i = 0; i < r->n_ranks; i++)
     fprintf(out, "%4d |%s|\n", i, r->picture + (size_t)i * (REPORT_PICTURE_COLUMNS + 1));
@@ -102,6 +121,7 @@ char *report_format(const struct report *r) {
   print_head(out, r);
   print_ranks(out, r);
   print_meaning(out, r);
+  print_kinds(out, r);
   print_late(out, r);
   print_picture(out, r);
   CHECK(!fclose(out), "out of memory");

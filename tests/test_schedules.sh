@@ -1,0 +1,208 @@
+#!/bin/bash
+# Every planner trains the same bits: on the weights of the reference files, within their tolerances and digit by digit what
+# one rank gives; with recomputation of all kinds; by orders of torch.distributed.pipelining; by a plan.h5.
+# shellcheck disable=SC2016 # variables of awk
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+penstock=${PENSTOCK:-./penstock}
+case $penstock in /*) ;; *) penstock=$PWD/penstock ;; esac
+ref=$here/ref
+if [ -z "${MPIEXEC:-}" ] || [ "$MPIEXEC" = no ]; then
+  echo "skipped: configure found no launcher (MPIEXEC)"
+  exit 77
+fi
+export UCX_TLS=${UCX_TLS:-self,sm} OMP_NUM_THREADS=1
+read -ra launcher <<< "$MPIEXEC ${MPIEXEC_FLAGS:-}"
+folder=$(mktemp -d "$PWD/test_schedules-XXXXXX")
+trap 'cd / && rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0 checks=0
+
+fail() {
+  failures=$((failures + 1))
+  echo "failed: $*" | cut -c 1-300
+  head -n 5 err | cut -c 1-300 | sed 's/^/    /'
+}
+check() { checks=$((checks + 1)); "$@"; }
+# run RANKS CODE COMMAND ARGUMENT...
+run() {
+  local ranks=$1 code=$2 got where=("${launcher[@]}" -n "$1")
+  shift 2
+  [ "$ranks" = 1 ] && where=()
+  timeout -k 5 60 "${where[@]}" "$penstock" "$@" > out 2> err < /dev/null
+  got=$?
+  last="$* on $ranks"
+  check [ $got = "$code" ] || fail "$last: exit code $got, not $code"
+}
+says() { check grep -qE -- "$1" out err || fail "$last: no '$1'"; }
+
+# What `verify --reference` prints, but for the shape of the pipeline: losses, norms, errors of every tensor, all digits.
+strip() { grep -v '"stages"' out; }
+# base CODE FILE ARGUMENT...: what one rank gives.
+base() {
+  code=$1 file=$2
+  shift 2
+  arguments=("$@")
+  run 1 "$code" verify --reference "$ref/$file.h5" --json -D pipeline.planner=1f1b "${arguments[@]}"
+  strip > expected
+}
+# same RANKS STAGES ARGUMENT...: so many ranks give the same.
+same() {
+  local ranks=$1 stages=$2
+  shift 2
+  run "$ranks" "$code" verify --reference "$ref/$file.h5" --json "${arguments[@]}" "$@"
+  check grep -q "\"stages\": $stages," out || fail "$last: not $stages stages"
+  check diff <(strip) expected > differences || fail "$last: other results: $(head -n 3 differences)"
+}
+
+# ---- planners; the models have four blocks, so eight stages are halves of them
+eighths='pipeline.partition=[.5, .5, .5, .5, .5, .5, .5, .5]'
+one() { for p in "${ranks[@]}"; do same "$p" "$p" -D pipeline.planner="$1"; done; }
+two() {
+  local p cut
+  for p in "${ranks[@]}"; do
+    cut=pipeline.partition=even
+    [ "$p" = 4 ] && cut=$eighths
+    same "$p" $((2 * p)) -D pipeline.planner="$1" -D "$cut"
+  done
+}
+all() {
+  for planner in gpipe 1f1b zb-h1 zb-h2; do one $planner; done
+  for planner in interleaved zb-v; do two $planner; done
+}
+ranks=(1 2 3 4)
+base 0 gpt2_padded -D data.micro_batch=1
+all
+ranks=(2 3)
+base 0 llama_full -D data.micro_batch=1
+all
+ranks=(4)
+base 0 llama_padded -D data.micro_batch=3
+all
+base 0 gpt2_full -D data.micro_batch=6
+all
+same 2 8 -D pipeline.planner=interleaved -D pipeline.chunks=4 -D "$eighths"
+
+# ---- recomputation
+base 0 gpt2_padded -D data.micro_batch=1
+for set in full cmb mlp attention '[norm, core]' auto; do
+  same 2 2 -D pipeline.planner=1f1b -D "pipeline.recompute=$set" -D pipeline.recompute_early=false
+  same 3 3 -D pipeline.planner=1f1b -D "pipeline.recompute=$set"
+done
+same 1 1 -D pipeline.recompute=full
+same 3 3 -D pipeline.recompute=full -D pipeline.recompute_stages=2
+same 4 4 -D pipeline.recompute=mlp -D 'pipeline.recompute_stages=[3, 1]'
+same 2 4 -D pipeline.planner=zb-v -D pipeline.recompute=full
+same 3 3 -D pipeline.planner=zb-h1 -D pipeline.recompute=cmb -D pipeline.recompute_early=false
+same 2 4 -D pipeline.planner=interleaved -D pipeline.recompute=attention -D 'pipeline.recompute_stages=[0, 3]'
+base 0 llama_full -D data.micro_batch=2
+for set in full cmb '[up, rope, qkv]'; do same 2 2 -D "pipeline.recompute=$set"; done
+run 2 2 verify --reference "$ref/llama_full.h5" -D 'pipeline.recompute=[nrom]'
+says "pipeline.recompute names the op 'nrom'; allowed are this model's: norm, qkv, rope, core, up, activation"
+run 2 2 verify --reference "$ref/llama_full.h5" -D pipeline.recompute=full -D 'pipeline.recompute_stages=[2]'
+says 'pipeline.recompute_stages names stage 2; the plan has stages 0 to 1'
+run 2 2 verify --reference "$ref/llama_full.h5" -D pipeline.recompute=full -D pipeline.recompute_stages=3
+says 'pipeline.recompute_stages is 3; the plan has 2 stages'
+
+# ---- a deck
+for i in $(seq 40); do head -c $((i * 3)) "$here/test_schedules.sh"; echo "$i"; done > text.txt
+"$penstock" data build --output tokens text.txt "$here/test_schedules.sh" > out 2> err || fail "no token file"
+cat > deck.yml << 'DECK'
+run:
+  folder: RUN
+model:
+  model_type: gpt2
+  vocab_size: 257
+  n_positions: 24
+  n_embd: 32
+  n_layer: 4
+  n_head: 4
+data:
+  train: tokens
+  batching: padded
+  sequence_length: 24
+  global_batch: 6
+cost:
+  source: uniform
+  uniform: {forward_ms: 1, input_ms: 1, weight_ms: 1}
+DECK
+
+# ---- orders of torch.distributed.pipelining: imported, priced, exported again, trained
+# passes FILE: its actions alone, pairs taken apart.
+passes() {
+  tr -d '\r' < "$1" |
+    sed -E 's/\(([^;]*);([^)]*)\)OVERLAP_F_B/\1,\2/g; s/[0-9]*(WAIT_)?REDUCE_GRAD//g; s/,+/,/g; s/^,//; s/,$//'
+}
+# order NAME RANKS CHUNKS MICRO-BATCHES STEP-MS
+order() {
+  local csv=$ref/torch-schedules/$1.csv on=$2 stages=$(($2 * $3)) rows=$4
+  local file_keys=(-D pipeline.planner=file -D pipeline.plan_file="$csv")
+  run 1 0 plan deck.yml "${file_keys[@]}" -D data.global_batch="$rows" -D data.batching=fixed --export again.csv --json \
+    -D model.n_layer=12 -D pipeline.partition=even
+  says "\"planner\": \"file\""
+  check awk -v step="$5" '/"predicted_step_s"/ { d = $2 * 1000 - step; exit !(d < 1e-6 && d > -1e-6) }' out ||
+    fail "$last: $(grep predicted out), not $5 ms"
+  check diff <(passes "$csv") again.csv > differences || fail "$1: written again: $(head -n 3 differences)"
+  run "$on" 0 verify deck.yml "${file_keys[@]}" -D data.global_batch="$rows" --json
+  says '"passed": true'
+  says "\"stages\": $stages,"
+  [ "$rows" -gt 6 ] && return
+  # Fewer rows than the file's steps have: other results, the same on one rank.
+  base $((rows < 6)) gpt2_full -D data.micro_batch=1 -D data.global_batch="$rows"
+  same "$on" "$stages" "${file_keys[@]}"
+}
+order gpipe_p3_v1_m5 3 1 5 21
+order interleaved_1f1b_p3_v2_m6 3 2 6 21
+order interleaved_zb_p2_v2_m4 2 2 4 12.5
+order zbv_p3_v2_m7 3 2 7 22
+order dualpipev_p2_v2_m4 2 2 4 12.5
+says_nothing_twice() { check [ "$(grep -c "$1" err)" = 1 ] || fail "$last: '$1' is not said once"; }
+run 3 0 verify deck.yml -D pipeline.planner=file -D pipeline.plan_file="$ref/torch-schedules/gpipe_p3_v1_m5.csv" \
+  -D data.global_batch=5
+says_nothing_twice 'REDUCE_GRAD, WAIT_REDUCE_GRAD left out'
+faulty=$ref/torch-schedules/1f1b_p3_v1_m7.csv
+run 3 2 verify deck.yml -D pipeline.planner=file -D pipeline.plan_file="$faulty" -D data.global_batch=7
+says "row 3, cell 13, action '2F7'"
+run 2 2 verify deck.yml -D pipeline.planner=file -D pipeline.plan_file="$faulty"
+says 'is for 3 ranks, but ranks are 2'
+run 1 2 plan deck.yml -D pipeline.planner=file -D pipeline.plan_file=none.csv
+says 'pipeline.plan_file: .*none.csv'
+run 1 2 plan deck.yml -D pipeline.plan_file="$faulty"
+says "'pipeline.plan_file' is given, but 'pipeline.planner' is auto"
+run 1 2 plan deck.yml -D pipeline.planner=file
+says "'pipeline.planner' is file, but 'pipeline.plan_file' names none"
+
+# ---- a plan.h5 of another run is a plan, its recomputation included
+run 1 0 plan deck.yml -D data.batching=fixed -D pipeline.stages=2 -D pipeline.planner=zb-v -D pipeline.recompute=mlp \
+  -D 'pipeline.recompute_stages=[0, 2]' -D run.folder=PLAN
+given=(-D pipeline.planner=file -D pipeline.plan_file=PLAN/plan.h5)
+base 0 gpt2_padded -D data.micro_batch=1
+same 2 4 "${given[@]}"
+run 1 0 plan deck.yml -D data.batching=fixed "${given[@]}" --json
+check [ "$(grep -c '"recompute": "mlp"' out)$(grep -c '"recompute": "none"' out)" = 22 ] || fail "$last: recomputation"
+says '"planner": "file"'
+run 1 0 plan deck.yml -D data.batching=fixed "${given[@]}" -D pipeline.recompute=full
+says 'note: PLAN/plan.h5: it says itself what is recomputed'
+run 1 2 plan deck.yml -D data.batching=fixed "${given[@]}" -D pipeline.chunks=3
+says 'has 4 stages on 2 ranks, but pipeline.chunks is 3'
+run 1 2 plan deck.yml -D data.batching=fixed "${given[@]}" -D 'pipeline.partition=[1, 3]'
+says 'has its own cut of the layers: leave pipeline.partition out'
+
+# ---- and the deck's own planners, with stages that are larger and smaller, against one rank
+for planner in zb-h2 interleaved zb-v; do
+  run 3 0 verify deck.yml --json -D pipeline.planner=$planner -D pipeline.recompute=cmb
+  says '"passed": true'
+done
+run 3 0 train deck.yml -D run.steps=2 -D pipeline.planner=zb-v -D pipeline.recompute=full -D pipeline.recompute_stages=1
+says '^ +stage 0 on rank 0: .*, recomputes full$'
+says '^ +stage 5 on rank 0: .* parameters$'
+says '^ +rank 2 needs at most '
+check grep -qx '  chunks: 2  # what the planner takes' RUN/used.yml || fail "chunks in used.yml"
+run 1 0 report RUN --json
+check awk '/"R":/ { if ($2 + 0 > 0) r++ } /"W":/ { if ($2 + 0 > 0) w++ } /"B":/ { if ($2 + 0 > 0) b++ }
+  END { exit !(r == 1 && w == 3 && b == 0) }' out || fail "$last: busy by kind"
+run 1 0 report RUN
+says '^rank +F +% +R +% +I +% +W +% +U +%  \(busy, ms\)$'
+
+if [ $failures = 0 ]; then echo "$checks checks passed"; else echo "$failures of $checks checks failed"; fi
+[ $failures = 0 ] && [ $checks -gt 200 ]
