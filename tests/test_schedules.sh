@@ -193,6 +193,18 @@ for planner in zb-h2 interleaved zb-v; do
   run 3 0 verify deck.yml --json -D pipeline.planner=$planner -D pipeline.recompute=cmb
   says '"passed": true'
 done
+# One byte less than the first rank needs without: refused where nothing may be recomputed, else its stage recomputes.
+fixed=(-D data.batching=fixed -D data.micro_batch=2 -D pipeline.planner=1f1b -D pipeline.partition=even)
+run 1 0 plan deck.yml --json "${fixed[@]}" -D pipeline.stages=3
+limit=$(sed -n 's/^ *"device_bytes": \([0-9]*\),*$/\1/p' out | head -n 1)
+run 3 0 verify deck.yml "${fixed[@]}" -D "memory.rank_limits={0: $limit B}" -D pipeline.recompute=none
+run 3 2 verify deck.yml "${fixed[@]}" -D "memory.rank_limits={0: $((limit - 1)) B}" -D pipeline.recompute=none
+says 'rank 0 needs .* 1 bytes over'
+run 3 0 verify deck.yml "${fixed[@]}" -D "memory.rank_limits={0: $((limit - 1)) B}"
+run 3 0 train deck.yml "${fixed[@]}" -D "memory.rank_limits={0: $((limit - 1)) B}" -D run.steps=1 -D run.folder=LIMITED
+check [ "$(grep -c ', recomputes ' out)" = 1 ] || fail "$last: not one stage recomputes"
+says '^ +stage 0 on rank 0: .*, recomputes full$'
+
 run 3 0 train deck.yml -D run.steps=2 -D pipeline.planner=zb-v -D pipeline.recompute=full -D pipeline.recompute_stages=1
 says '^ +stage 0 on rank 0: .*, recomputes full$'
 says '^ +stage 5 on rank 0: .* parameters$'
