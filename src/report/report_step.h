@@ -12,7 +12,7 @@ struct step_view {
   int32_t n_ranks, n_stages, n_micro;
   int64_t *find;        /* [NODE_KIND_COUNT][n_stages][n_micro] row, -1: none */
   int64_t *rank_offset; /* [n_ranks+1] */
-  int64_t *by_end;      /* [n_rows] the rows of each rank from its offset on, by their end; of equal ends the first last */
+  int64_t *by_end; /* [n_rows] the rows of each rank from its offset on, by their end; of equal ends the first last */
   bool recompute_early; /* R waits for nothing of another rank; set after init, else it waits for its gradient */
   double begin, end;    /* of the step */
   double passes_end;    /* of the last F, B, I or W of any rank */
