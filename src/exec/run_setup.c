@@ -137,7 +137,9 @@ static int find_checkpoint_all(struct run *run) {
 
 /* A run that is to stop when it cannot save does not train first to find that out. */
 static int make_checkpoint_folder(const struct run *run) {
-  if (run->rank != 0 || run->params->run.on_save_error != PARAMS_ON_SAVE_ERROR_STOP) return STATUS_OK;
+  const struct device_ops *device = device_find(params_get_choice(run->params, PARAM_device_backend));
+  bool saves = !device || !device->keeps_time; /* a device that keeps time has nothing to save */
+  if (run->rank != 0 || !saves || run->params->run.on_save_error != PARAMS_ON_SAVE_ERROR_STOP) return STATUS_OK;
   char *folder = make_path(run, "checkpoints");
   int status = disk_make_folder(folder);
   mem_free(folder);
