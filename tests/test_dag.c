@@ -121,7 +121,7 @@ static void check_lives(const struct dag *dag, const struct plan *plan, const st
       if (plan->forward_only) in = w = f;
       struct footprint_stage regions;
       footprint_stage(model, plan->stages[s].first_layer, plan->stages[s].n_layers, plan->micro[i].rows,
-                      plan->micro[i].length, NULL, &regions);
+                      plan->micro[i].length, NULL, NULL, &regions);
       int64_t boundary = footprint_boundary(model, plan->micro[i].rows, plan->micro[i].length);
       if (regions.keep_input) check_covers(dag, find_buffer(dag, BUFFER_KEEP_INPUT, s, i), f, in, regions.keep_input);
       if (regions.keep_weight) check_covers(dag, find_buffer(dag, BUFFER_KEEP_WEIGHT, s, i), f, w, regions.keep_weight);

@@ -17,7 +17,7 @@ static int64_t round64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 static void check_regions(const struct model *model, const struct layer *layer, int64_t rows, int64_t length) {
   struct footprint f;
   int64_t sum[REGION_COUNT] = {0};
-  footprint_layer(model, layer, rows, length, 0, &f);
+  footprint_layer(model, layer, rows, length, 0, 0, &f);
   for (int a = 0; a < layer->n_acts; a++) {
     const struct place *places[] = {&f.act[a], &f.grad[a]};
     for (int k = 0; k < 2; k++) {
@@ -49,11 +49,11 @@ static void check_stage(const struct model *model, int32_t first, int32_t n, int
   int64_t keep_input = 0, keep_weight = 0, grad_weight = 0, forward = 0, input = 0, weight = 0, full = 0,
           between = n - 1;
   int64_t boundary = round64(rows * length * model->config.hidden * 4);
-  footprint_stage(model, first, n, rows, length, NULL, &s);
+  footprint_stage(model, first, n, rows, length, NULL, NULL, &s);
   for (int32_t l = first; l < first + n; l++) {
     struct footprint f;
     check_regions(model, &model->layers[l], rows, length);
-    footprint_layer(model, &model->layers[l], rows, length, 0, &f);
+    footprint_layer(model, &model->layers[l], rows, length, 0, 0, &f);
     keep_input += f.bytes[REGION_KEEP_INPUT];
     keep_weight += f.bytes[REGION_KEEP_WEIGHT];
     forward = max64(forward, f.bytes[REGION_FORWARD]);
@@ -75,7 +75,7 @@ static void check_stage(const struct model *model, int32_t first, int32_t n, int
 /* What attention of a tiny model keeps, counted by hand. */
 static void test_attention_bytes(const struct model *model) {
   struct footprint f;
-  footprint_layer(model, &model->layers[1], 2, 5, 0, &f); /* 10 tokens, hidden 12, 4 heads of 6, 2 keys */
+  footprint_layer(model, &model->layers[1], 2, 5, 0, 0, &f); /* 10 tokens, hidden 12, 4 heads of 6, 2 keys */
   T_CHECK(f.bytes[REGION_KEEP_INPUT] == 10 * 48 * 4 + round64(10 * 4 * 4), "queries, keys, values; log-sum-exp: %lld",
           (long long)f.bytes[REGION_KEEP_INPUT]);
   T_CHECK(f.bytes[REGION_KEEP_WEIGHT] == round64(10 * 12 * 4) + round64(10 * 4) + 10 * 24 * 4,

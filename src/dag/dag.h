@@ -40,7 +40,10 @@ struct model;
 #define BUFFER_KINDS(X)                                                                                                \
   X(BUFFER_INPUT, "input")           /* hidden state that enters the stage (received or from a stage on this rank) */  \
   X(BUFFER_KEEP_INPUT, "keep_input") /* activations kept until the input pass */                                       \
-  X(BUFFER_KEEP_WEIGHT, "keep_weight")       /* activations kept until the weight pass */                              \
+  X(BUFFER_KEEP_WEIGHT, "keep_weight") /* activations kept until the weight pass */                                    \
+  X(BUFFER_MOVE_INPUT, "move_input")   /* the same two of what leaves the device in between */                         \
+  X(BUFFER_MOVE_WEIGHT, "move_weight")                                                                                 \
+  X(BUFFER_GUEST, "guest")                   /* what has left another rank's device, kept for it */                    \
   X(BUFFER_REBUILD_INPUT, "rebuild_input")   /* activations rebuilt by R until the input pass */                       \
   X(BUFFER_REBUILD_WEIGHT, "rebuild_weight") /* activations rebuilt by R until the weight pass */                      \
   X(BUFFER_OUTPUT, "output")                 /* hidden state to be sent */                                             \

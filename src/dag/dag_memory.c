@@ -138,7 +138,7 @@ static void measure_regions(struct table *t) {
     for (int32_t s = 0; s < b->plan->n_stages; s++) {
       const struct plan_stage *stage = &b->plan->stages[s];
       footprint_stage(b->model, stage->first_layer, stage->n_layers, b->shapes[k].rows, b->shapes[k].length,
-                      discarded + stage->first_layer, &t->regions[(size_t)s * (size_t)b->n_shapes + (size_t)k]);
+                      discarded + stage->first_layer, NULL, &t->regions[(size_t)s * (size_t)b->n_shapes + (size_t)k]);
     }
   }
   mem_free(discarded);

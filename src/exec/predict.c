@@ -69,7 +69,7 @@ static struct plan_file_cost *list_costs(const struct plan *plan, const struct m
     int32_t rank = plan_get_rank(plan, plan_get_stage(plan, l));
     int64_t n_body = dag_price_count_body(plan, model, rank);
     struct footprint f;
-    footprint_layer(model, layer, micro->rows, micro->length, plan_get_discarded(plan, l, largest), &f);
+    footprint_layer(model, layer, micro->rows, micro->length, plan_get_discarded(plan, l, largest), 0, &f);
     for (int32_t o = 0; o < layer->n_ops; o++) {
       double seconds[COST_PASS_COUNT];
       for (enum cost_pass pass = 0; pass < COST_PASS_COUNT; pass++)

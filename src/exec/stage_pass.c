@@ -7,7 +7,7 @@
 /* Where a layer's regions begin inside the stage's buffers, bytes. */
 struct layer_place {
   struct footprint footprint;
-  int64_t keep_input, keep_weight, rebuild_input, rebuild_weight, grad_weight;
+  int64_t keep_input, keep_weight, move_input, move_weight, rebuild_input, rebuild_weight, grad_weight;
 };
 
 struct walk {
@@ -22,21 +22,33 @@ static uint32_t get_discarded(const struct walk *walk, int32_t i) {
   return walk->run->discarded ? walk->run->discarded[i] : 0;
 }
 
+static uint32_t get_moved(const struct walk *walk, int32_t i) { return walk->run->moved ? walk->run->moved[i] : 0; }
+
+/* Whether the hidden state after layer i is one that leaves the device. */
+static bool moves_hidden(const struct walk *walk, int32_t i) {
+  return i + 1 < walk->run->n_layers && (get_moved(walk, i + 1) >> FOOTPRINT_MOVES_HIDDEN & 1);
+}
+
 static void place_layers(struct walk *walk) {
   const struct stage_run *run = walk->run;
   const struct model *model = run->state->model;
-  int64_t keep_input = 0, keep_weight = 0, rebuild_input = 0, rebuild_weight = 0, grad_weight = 0;
+  int64_t keep_input = 0, keep_weight = 0, move_input = 0, move_weight = 0;
+  int64_t rebuild_input = 0, rebuild_weight = 0, grad_weight = 0;
   for (int32_t i = 0; i < run->n_layers; i++) {
     struct layer_place *p = &walk->places[i];
     footprint_layer(model, &model->layers[run->first_layer + i], run->batch->rows, run->batch->length,
-                    get_discarded(walk, i), &p->footprint);
+                    get_discarded(walk, i), get_moved(walk, i), &p->footprint);
     p->keep_input = keep_input;
     p->keep_weight = keep_weight;
+    p->move_input = move_input;
+    p->move_weight = move_weight;
     p->rebuild_input = rebuild_input;
     p->rebuild_weight = rebuild_weight;
     p->grad_weight = grad_weight;
     keep_input += p->footprint.bytes[REGION_KEEP_INPUT];
-    keep_weight += p->footprint.bytes[REGION_KEEP_WEIGHT] + walk->boundary;
+    keep_weight += p->footprint.bytes[REGION_KEEP_WEIGHT] + (moves_hidden(walk, i) ? 0 : walk->boundary);
+    move_input += p->footprint.bytes[REGION_MOVE_INPUT];
+    move_weight += p->footprint.bytes[REGION_MOVE_WEIGHT] + (moves_hidden(walk, i) ? walk->boundary : 0);
     rebuild_input += p->footprint.bytes[REGION_REBUILD_INPUT];
     rebuild_weight += p->footprint.bytes[REGION_REBUILD_WEIGHT];
     grad_weight += p->footprint.bytes[REGION_GRAD_WEIGHT] + walk->boundary;
@@ -52,6 +64,8 @@ static char *find_hidden(const struct walk *walk, int32_t i) {
   if (i < 0) return run->buffers[BUFFER_INPUT];
   if (i == run->n_layers - 1) return run->buffers[BUFFER_OUTPUT];
   const struct layer_place *p = &walk->places[i];
+  if (moves_hidden(walk, i))
+    return advance(run->buffers[BUFFER_MOVE_WEIGHT], p->move_weight + p->footprint.bytes[REGION_MOVE_WEIGHT]);
   return advance(run->buffers[BUFFER_KEEP_WEIGHT], p->keep_weight + p->footprint.bytes[REGION_KEEP_WEIGHT]);
 }
 
@@ -79,6 +93,8 @@ static char *find_region(const struct walk *walk, int32_t i, enum region region)
   switch (region) {
   case REGION_KEEP_INPUT: return advance(buffers[BUFFER_KEEP_INPUT], p->keep_input);
   case REGION_KEEP_WEIGHT: return advance(buffers[BUFFER_KEEP_WEIGHT], p->keep_weight);
+  case REGION_MOVE_INPUT: return advance(buffers[BUFFER_MOVE_INPUT], p->move_input);
+  case REGION_MOVE_WEIGHT: return advance(buffers[BUFFER_MOVE_WEIGHT], p->move_weight);
   case REGION_REBUILD_INPUT: return advance(buffers[BUFFER_REBUILD_INPUT], p->rebuild_input);
   case REGION_REBUILD_WEIGHT: return advance(buffers[BUFFER_REBUILD_WEIGHT], p->rebuild_weight);
   case REGION_GRAD_WEIGHT:
@@ -142,7 +158,7 @@ static void run_layer(const struct walk *walk, int32_t i, enum pass pass) {
     if (walk->kind == NODE_R && !footprint_is_rebuilt(layer, index, get_discarded(walk, i))) continue;
     call.op = &layer->ops[index];
     device->ops->run(device, pass, &call);
-    if (run->between) run->between(run->context);
+    if (run->between) run->between(run->context, run->first_layer + i, index, pass);
   }
 }
 

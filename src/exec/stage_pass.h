@@ -10,11 +10,13 @@ struct stage_run {
   int32_t first_layer, n_layers;
   const struct op_batch *batch;
   const uint32_t *discarded; /* [n_layers] ops whose outputs the forward discards, a bit an op; NULL: none */
+  const uint32_t *moved;     /* [n_layers] what leaves the device in between, as in footprint.h; NULL: nothing */
   /* The buffers of this stage and micro-batch by kind, as the graph's buffer table defines them; NULL where there is none
    * (first stage: no input, last stage: no output). */
   char *buffers[BUFFER_KIND_COUNT];
-  void (*between)(
-      void *context); /* called after every op, so that messages move while the device computes; may be NULL */
+  /* Called after every op with its layer, its row in the layer's table and the pass, so that messages move while the device
+   * computes, and for those who measure; may be NULL. */
+  void (*between)(void *context, int32_t layer, int op, enum pass pass);
   void *context;
 };
 

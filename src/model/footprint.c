@@ -6,10 +6,10 @@ int64_t footprint_round(int64_t bytes) { return (bytes + FOOTPRINT_ALIGN - 1) / 
 
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static enum region region_of_act(enum act_life life, bool discarded) {
+static enum region region_of_act(enum act_life life, bool discarded, bool moved) {
   switch (life) {
-  case ACT_KEEP_INPUT: return discarded ? REGION_REBUILD_INPUT : REGION_KEEP_INPUT;
-  case ACT_KEEP_WEIGHT: return discarded ? REGION_REBUILD_WEIGHT : REGION_KEEP_WEIGHT;
+  case ACT_KEEP_INPUT: return discarded ? REGION_REBUILD_INPUT : moved ? REGION_MOVE_INPUT : REGION_KEEP_INPUT;
+  case ACT_KEEP_WEIGHT: return discarded ? REGION_REBUILD_WEIGHT : moved ? REGION_MOVE_WEIGHT : REGION_KEEP_WEIGHT;
   case ACT_TEMPORARY: return REGION_FORWARD;
   case ACT_INPUT:
   case ACT_OUTPUT: break;
@@ -63,13 +63,13 @@ bool footprint_is_rebuilt(const struct layer *layer, int op, uint32_t discarded)
 }
 
 void footprint_layer(const struct model *model, const struct layer *layer, int64_t rows, int64_t length,
-                     uint32_t discarded, struct footprint *out) {
+                     uint32_t discarded, uint32_t moved, struct footprint *out) {
   int64_t tokens = rows * length, scratch[3] = {0}, rebuild = 0;
   *out = (struct footprint){0};
   for (int a = 0; a < layer->n_acts; a++) {
     int64_t bytes = layer->acts[a].width * tokens * (int64_t)sizeof(float);
     bool lost = is_discarded(layer, a, discarded);
-    out->act[a] = place_array(out, region_of_act(layer->acts[a].life, lost), bytes);
+    out->act[a] = place_array(out, region_of_act(layer->acts[a].life, lost, moved >> a & 1), bytes);
     out->made[a] = lost ? place_array(out, REGION_FORWARD, bytes) : out->act[a];
     out->grad[a] = place_array(out, region_of_grad(layer->acts[a].grad), bytes);
   }
@@ -91,14 +91,17 @@ int64_t footprint_boundary(const struct model *model, int64_t rows, int64_t leng
 }
 
 void footprint_stage(const struct model *model, int32_t first, int32_t n, int64_t rows, int64_t length,
-                     const uint32_t *discarded, struct footprint_stage *out) {
+                     const uint32_t *discarded, const uint32_t *moved, struct footprint_stage *out) {
   int64_t boundary = footprint_boundary(model, rows, length), backward = 0;
   *out = (struct footprint_stage){0};
   for (int32_t l = first; l < first + n; l++) {
     struct footprint f;
-    footprint_layer(model, &model->layers[l], rows, length, discarded ? discarded[l - first] : 0, &f);
+    footprint_layer(model, &model->layers[l], rows, length, discarded ? discarded[l - first] : 0,
+                    moved ? moved[l - first] : 0, &f);
     out->keep_input += f.bytes[REGION_KEEP_INPUT];
     out->keep_weight += f.bytes[REGION_KEEP_WEIGHT];
+    out->move_input += f.bytes[REGION_MOVE_INPUT];
+    out->move_weight += f.bytes[REGION_MOVE_WEIGHT];
     out->rebuild_input += f.bytes[REGION_REBUILD_INPUT];
     out->rebuild_weight += f.bytes[REGION_REBUILD_WEIGHT];
     out->grad_weight += f.bytes[REGION_GRAD_WEIGHT];
@@ -109,7 +112,10 @@ void footprint_stage(const struct model *model, int32_t first, int32_t n, int64_
     backward = max64(backward, f.bytes[REGION_GRAD_WEIGHT] + max64(f.bytes[REGION_INPUT], f.bytes[REGION_WEIGHT]));
   }
   int64_t between = n > 1 ? n - 1 : 0;
-  out->keep_weight += between * boundary;
+  for (int32_t l = 1; l < n; l++) {
+    bool moves = moved && moved[l] >> FOOTPRINT_MOVES_HIDDEN & 1;
+    *(moves ? &out->move_weight : &out->keep_weight) += boundary;
+  }
   out->grad_weight += between * boundary;
   out->work_backward = backward + (between < 2 ? between : 2) * boundary;
 }

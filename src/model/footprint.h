@@ -14,6 +14,8 @@ enum region {
   REGION_NONE,           /* lies elsewhere (boundary) or does not exist */
   REGION_KEEP_INPUT,     /* forward to input pass */
   REGION_KEEP_WEIGHT,    /* forward to weight pass */
+  REGION_MOVE_INPUT,     /* forward to input pass, of what leaves the device in between */
+  REGION_MOVE_WEIGHT,    /* forward to weight pass, the same */
   REGION_REBUILD_INPUT,  /* recomputation to input pass */
   REGION_REBUILD_WEIGHT, /* recomputation to weight pass */
   REGION_GRAD_WEIGHT,    /* input pass to weight pass */
@@ -40,10 +42,14 @@ struct footprint {
 
 /* n rounded up to FOOTPRINT_ALIGN. */
 int64_t footprint_round(int64_t bytes);
+/* What leaves the device between forward and backward, of what a layer keeps: a bit an activation, and one for the hidden
+ * state that enters the layer. Gradients that a forward makes stay. */
+enum { FOOTPRINT_MOVES_HIDDEN = LAYER_MAX_ACTS, FOOTPRINT_MOVES_ALL = (1 << (LAYER_MAX_ACTS + 1)) - 1 };
+
 /* Lays out one layer for a micro-batch of rows x length tokens. `discarded` has a bit for each op whose outputs the forward
- * does not keep. */
+ * does not keep; `moved` is as above, 0: nothing leaves. */
 void footprint_layer(const struct model *model, const struct layer *layer, int64_t rows, int64_t length,
-                     uint32_t discarded, struct footprint *out);
+                     uint32_t discarded, uint32_t moved, struct footprint *out);
 /* True when R runs the op again: one of the arrays that it writes is kept for the backward and was discarded. An array that
  * several ops write (in place) is discarded when any of them is named. */
 bool footprint_is_rebuilt(const struct layer *layer, int op, uint32_t discarded);
@@ -53,15 +59,16 @@ int64_t footprint_boundary(const struct model *model, int64_t rows, int64_t leng
 /* Of consecutive layers first .. first+n-1 that one stage holds, for one micro-batch. */
 struct footprint_stage {
   int64_t keep_input, keep_weight; /* sums over layers; keep_weight includes the hidden states between the layers */
+  int64_t move_input, move_weight; /* the same of what leaves the device */
   int64_t rebuild_input, rebuild_weight; /* sums over layers */
   int64_t grad_weight; /* sums over layers; includes the gradients of hidden states between the layers */
   int64_t work_forward, work_rebuild, work_input, work_weight; /* largest over layers */
   int64_t work_backward; /* of a full backward (input pass then weight pass, layer by layer): the largest layer's
                             grad_weight + input or weight workspace, + up to two hidden-state gradients */
 };
-/* discarded[n]: of each of the stage's layers; NULL: nothing. */
+/* discarded[n], moved[n]: of each of the stage's layers; NULL: nothing. */
 void footprint_stage(const struct model *model, int32_t first, int32_t n, int64_t rows, int64_t length,
-                     const uint32_t *discarded, struct footprint_stage *out);
+                     const uint32_t *discarded, const uint32_t *moved, struct footprint_stage *out);
 
 /* Static bytes of a rank that holds the layers for which holds[layer] is true: parameters, gradients and two moments of each
  * layer, fp32, each array rounded to 64 bytes. Of a tied table: the rank of the embedding holds one array more (the head's

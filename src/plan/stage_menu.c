@@ -30,7 +30,7 @@ struct stage_menu {
 
 static int64_t count_kept(const struct stage_menu *m, const struct layer *layer, uint32_t discarded) {
   struct footprint f;
-  footprint_layer(m->request->model, layer, m->micro.rows, m->micro.length, discarded, &f);
+  footprint_layer(m->request->model, layer, m->micro.rows, m->micro.length, discarded, 0, &f);
   return f.bytes[REGION_KEEP_INPUT] + f.bytes[REGION_KEEP_WEIGHT];
 }
 

@@ -126,7 +126,7 @@ static void measure_layers(const struct stage_needs *needs, int32_t first, int32
                            struct footprint_stage *out) {
   const struct model *model = needs->request->model;
   footprint_stage(model, first, n, needs->micro.rows, needs->micro.length, discards ? needs->all_ops + first : NULL,
-                  out);
+                  NULL, out);
 }
 
 struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage, int32_t rank, int32_t first,

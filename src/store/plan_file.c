@@ -154,7 +154,7 @@ static int64_t count_kept(const struct plan *plan, const struct model *model, co
   for (int32_t m = 0; m < plan->n_micro; m++) {
     struct footprint footprint;
     footprint_layer(model, layer, plan->micro[m].rows, plan->micro[m].length,
-                    plan_get_discarded(plan, (int32_t)(layer - model->layers), m), &footprint);
+                    plan_get_discarded(plan, (int32_t)(layer - model->layers), m), 0, &footprint);
     int64_t kept = footprint.bytes[REGION_KEEP_INPUT] + footprint.bytes[REGION_KEEP_WEIGHT];
     if (kept > most) most = kept;
   }
