@@ -114,7 +114,8 @@ bool exec_advance_network(struct exec *x) {
 }
 
 /* Between two ops of a compute node. */
-static void poll_network(void *context) {
+static void poll_network(void *context, int32_t layer, int op, enum pass pass) {
+  (void)layer, (void)op, (void)pass;
   struct exec *x = context;
   comm_poll(x->step->comm);
   exec_advance_network(x);
