@@ -76,6 +76,21 @@ static void deadlock(struct job *job) {
   comm_wait(job->comm, &receive, "the gradient of micro-batch 3");
 }
 
+/* All ranks send before they receive: fine where messages are buffered. */
+static void send_first(struct job *job, bool synchronous) {
+  char out = 1, in = 0;
+  int next = (job->rank + 1) % job->size, previous = (job->rank + job->size - 1) % job->size;
+  struct comm_request *send =
+      synchronous ? comm_send_begin_sync(job->comm, next, 9, &out, 1) : comm_send_begin(job->comm, next, 9, &out, 1);
+  comm_wait(job->comm, &send, "its one byte to be received");
+  struct comm_request *receive = comm_receive_begin(job->comm, previous, 9, &in, 1);
+  comm_wait(job->comm, &receive, "the one byte");
+  T_CHECK(in == 1, "got %d", in);
+}
+
+static void send_buffered(struct job *job) { send_first(job, false); }
+static void send_synchronously(struct job *job) { send_first(job, true); }
+
 /* Bytes that rank 2 sends to rank 3, which asks for 3000. */
 static void send_wrong(struct job *job, int64_t bytes) {
   static char data[5000];
@@ -101,11 +116,21 @@ static const struct {
   void (*act)(struct job *job);
   bool everywhere; /* on all ranks, not only rank 2 */
 } cases[] = {
-    {"end", end_well, false},     {"stop", stop, false},           {"exit", leave, false},
-    {"kill", die, false},         {"work", work, false},           {"alone", work_alone, false},
-    {"pause", pause_job, true},   {"deaf", work_deaf, false},      {"check", fail_check, false},
-    {"deadlock", deadlock, true}, {"shorter", send_shorter, true}, {"longer", send_longer, true},
+    {"end", end_well, false},
+    {"stop", stop, false},
+    {"exit", leave, false},
+    {"kill", die, false},
+    {"work", work, false},
+    {"alone", work_alone, false},
+    {"pause", pause_job, true},
+    {"deaf", work_deaf, false},
+    {"check", fail_check, false},
+    {"deadlock", deadlock, true},
+    {"shorter", send_shorter, true},
+    {"longer", send_longer, true},
     {"lost", send_lost, false},
+    {"buffered", send_buffered, true},
+    {"sync", send_synchronously, true},
 };
 
 /* Passes a message on to the next rank. */

@@ -326,7 +326,8 @@ static void check_flags(void) {
       "run.name run.folder run.steps run.log_every run.checkpoint_every run.keep_checkpoints run.on_save_error "
       "run.evaluate_every run.evaluate_steps run.trace_every run.wall_time run.hang_timeout data.validation "
       "device.backend "
-      "device.threads device.preset device.rank_speeds device.time_scale cost.source cost.uniform cost.table cost.link "
+      "device.sync_messages device.threads device.preset device.rank_speeds device.time_scale cost.source cost.uniform "
+      "cost.table cost.link "
       "cost.node_size "
       "memory.device_limit memory.rank_limits pipeline.planner pipeline.stages pipeline.partition "
       "pipeline.chunks pipeline.recompute pipeline.recompute_stages pipeline.recompute_early pipeline.plan_file ";

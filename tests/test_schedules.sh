@@ -83,6 +83,9 @@ base 0 gpt2_full -D data.micro_batch=6
 all
 same 2 8 -D pipeline.planner=interleaved -D pipeline.chunks=4 -D "$eighths"
 
+# ---- messages that wait for their receivers
+same 4 8 -D pipeline.planner=zb-v -D "$eighths" -D device.sync_messages=true
+
 # ---- recomputation
 base 0 gpt2_padded -D data.micro_batch=1
 for set in full cmb mlp attention '[norm, core]' auto; do

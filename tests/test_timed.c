@@ -80,6 +80,7 @@ static void run_case(const struct train_job *job, const char *planner, const cha
                                     .backend = "timed",
                                     .device = {.threads = 1, .limit = INT64_MAX},
                                     .optimizer = train_make_optimizer(clip),
+                                    .sync_messages = strstr(costs, "sync_messages: true") != NULL,
                                     .cost = cost,
                                     .time_scale = scale};
     struct trainer *trainer;
@@ -124,5 +125,12 @@ int main(int argc, char **argv) {
   /* Twice as fast; messages that take longer than passes. */
   run_case(&job, "1f1b",
            "cost: {source: uniform, uniform: {forward_ms: 10, input_ms: 10, weight_ms: 10, send_ms: 30}}\n", 2, true);
+  /* Every message waits for its receiver, however short: in the model and really. */
+  static const char *const waiting[] = {"1f1b", "zb-v"};
+  for (int i = 0; i < 2; i++)
+    run_case(&job, waiting[i],
+             "device: {sync_messages: true}\n"
+             "cost: {source: uniform, uniform: {forward_ms: 10, input_ms: 10, weight_ms: 10, send_ms: 8}}\n",
+             2, true);
   return train_job_close(&job);
 }

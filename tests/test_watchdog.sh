@@ -81,6 +81,16 @@ has "error: all ranks wait for each other"
 has "rank 1 \(.+\) in step 5, B stage 1 micro-batch 2: waits for rank 2: the gradient of micro-batch 3"
 ends_badly
 
+job "all send one byte before they receive, buffered" "" buffered
+has_not "penstock"
+ends 0
+
+job "all send one byte before they receive, synchronously" "" sync
+says_once
+has "error: all ranks wait for each other"
+has "rank 1 \(.+\) in step 5, B stage 1 micro-batch 2: waits for rank 2: its one byte to be received"
+ends_badly
+
 job "rank 2 works for longer than the timeout" "" work
 has_not "penstock"
 ends 0

@@ -127,6 +127,7 @@ struct train_setup {
   int32_t n_partition; /* 0: even */
   int threads;         /* 0: 1 */
   int64_t limit;       /* of the device; 0: none */
+  bool sync_messages;
   struct optimizer_config optimizer;
 };
 
@@ -162,6 +163,7 @@ static inline struct train_side train_open_plan(struct comm *comm, const struct 
                  .limit = setup->limit ? setup->limit : INT64_MAX,
                  .poison = true},
       .optimizer = setup->optimizer,
+      .sync_messages = setup->sync_messages,
   };
   train_must(comm, trainer_create(&config, &side.trainer));
   trainer_init(side.trainer, 5);

@@ -51,6 +51,9 @@ void comm_set_piece(struct comm *comm, int64_t bytes);
 /* ---- point to point. `tag` is 0..2^27-1; messages of one pair with one tag arrive in the order sent. Buffers belong to
  * the caller and must stay until the request is complete. ---- */
 struct comm_request *comm_send_begin(struct comm *comm, int peer, int tag, const void *data, int64_t bytes);
+/* As comm_send_begin, but nothing is buffered: complete only when the other rank has begun to receive it, however short it
+ * is. */
+struct comm_request *comm_send_begin_sync(struct comm *comm, int peer, int tag, const void *data, int64_t bytes);
 struct comm_request *comm_receive_begin(struct comm *comm, int peer, int tag, void *data, int64_t bytes);
 /* True when complete; then the request is freed and *request is NULL. Never blocks. A message of another size than asked
  * for ends the job with a message that names both. */

@@ -69,7 +69,7 @@ static void gather_by_messages(struct comm *comm, int root, const void *data, in
                                const int64_t *offsets) {
   const char *what = "a gather of large parts";
   if (comm->rank != root) {
-    struct comm_request *send = comm_post(comm, comm->group, true, root, 0, (void *)(uintptr_t)data, bytes);
+    struct comm_request *send = comm_post(comm, comm->group, COMM_SEND, root, 0, (void *)(uintptr_t)data, bytes);
     comm_wait(comm, &send, what);
     return;
   }
@@ -79,7 +79,7 @@ static void gather_by_messages(struct comm *comm, int root, const void *data, in
       if (part > 0) memcpy(out + offsets[r], data, (size_t)part);
       continue;
     }
-    struct comm_request *receive = comm_post(comm, comm->group, false, r, 0, out + offsets[r], part);
+    struct comm_request *receive = comm_post(comm, comm->group, COMM_RECEIVE, r, 0, out + offsets[r], part);
     comm_wait(comm, &receive, what);
   }
 }

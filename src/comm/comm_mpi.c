@@ -79,14 +79,24 @@ static int64_t piece_size(const struct comm_request *request, int64_t i) {
   return i + 1 < request->n_pieces ? request->piece_bytes : request->bytes - i * request->piece_bytes;
 }
 
-struct comm_request *comm_post(struct comm *comm, MPI_Comm where, bool is_send, int peer, int tag, void *data,
-                               int64_t bytes) {
+static int post_piece(enum comm_post_kind kind, void *part, int count, int peer, int tag, MPI_Comm where,
+                      MPI_Request *piece) {
+  switch (kind) {
+  case COMM_SEND: return MPI_Isend(part, count, MPI_BYTE, peer, tag, where, piece);
+  case COMM_SEND_SYNC: return MPI_Issend(part, count, MPI_BYTE, peer, tag, where, piece);
+  case COMM_RECEIVE: break;
+  }
+  return MPI_Irecv(part, count, MPI_BYTE, peer, tag, where, piece);
+}
+
+struct comm_request *comm_post(struct comm *comm, MPI_Comm where, enum comm_post_kind kind, int peer, int tag,
+                               void *data, int64_t bytes) {
   CHECK(peer >= 0 && peer < comm->size, "message with rank %d of %d", peer, comm->size);
   CHECK(tag >= 0 && tag < TAG_LIMIT, "tag %d is not below 2^27", tag);
   CHECK(bytes >= 0, "message of %lld bytes", (long long)bytes);
   struct comm_request *request = MEM_NEW(struct comm_request, 1);
   request->comm = comm;
-  request->is_send = is_send;
+  request->is_send = kind != COMM_RECEIVE;
   request->is_counted = where == comm->messages;
   request->peer = peer;
   request->tag = tag;
@@ -98,23 +108,24 @@ struct comm_request *comm_post(struct comm *comm, MPI_Comm where, bool is_send, 
   for (int64_t i = 0; i < request->n_pieces; i++) {
     char *part = data ? (char *)data + i * request->piece_bytes : NULL;
     int count = (int)piece_size(request, i);
-    if (is_send)
-      COMM_MPI(MPI_Isend(part, count, MPI_BYTE, peer, tag, where, &request->pieces[i]));
-    else
-      COMM_MPI(MPI_Irecv(part, count, MPI_BYTE, peer, tag, where, &request->pieces[i]));
+    COMM_MPI(post_piece(kind, part, count, peer, tag, where, &request->pieces[i]));
   }
-  if (request->is_counted) (is_send ? comm->sent : comm->received)[peer]++;
+  if (request->is_counted) (request->is_send ? comm->sent : comm->received)[peer]++;
   comm->open_requests++;
   return request;
 }
 
 struct comm_request *comm_send_begin(struct comm *comm, int peer, int tag, const void *data, int64_t bytes) {
   /* MPI only reads from it. */
-  return comm_post(comm, comm->messages, true, peer, tag, (void *)(uintptr_t)data, bytes);
+  return comm_post(comm, comm->messages, COMM_SEND, peer, tag, (void *)(uintptr_t)data, bytes);
+}
+
+struct comm_request *comm_send_begin_sync(struct comm *comm, int peer, int tag, const void *data, int64_t bytes) {
+  return comm_post(comm, comm->messages, COMM_SEND_SYNC, peer, tag, (void *)(uintptr_t)data, bytes);
 }
 
 struct comm_request *comm_receive_begin(struct comm *comm, int peer, int tag, void *data, int64_t bytes) {
-  return comm_post(comm, comm->messages, false, peer, tag, data, bytes);
+  return comm_post(comm, comm->messages, COMM_RECEIVE, peer, tag, data, bytes);
 }
 
 /* `count` is the length of the piece that came, -1 when only known to be too long. */

@@ -102,8 +102,8 @@ static void gather_hosts(struct comm *comm) {
 
 /* One message either way between rank 0 and `other`, ours first. */
 static void exchange_time(struct comm *comm, int other, double *own, double *theirs) {
-  struct comm_request *send = comm_post(comm, comm->group, true, other, 0, own, sizeof *own);
-  struct comm_request *receive = comm_post(comm, comm->group, false, other, 0, theirs, sizeof *theirs);
+  struct comm_request *send = comm_post(comm, comm->group, COMM_SEND, other, 0, own, sizeof *own);
+  struct comm_request *receive = comm_post(comm, comm->group, COMM_RECEIVE, other, 0, theirs, sizeof *theirs);
   comm_wait(comm, &receive, "the comparison of clocks");
   comm_wait(comm, &send, "the comparison of clocks");
 }
@@ -112,10 +112,10 @@ static void exchange_time(struct comm *comm, int other, double *own, double *the
 static void answer_clock(struct comm *comm, int other) {
   for (int i = 0; i < CLOCK_ROUNDS; i++) {
     double theirs, now;
-    struct comm_request *receive = comm_post(comm, comm->group, false, other, 0, &theirs, sizeof theirs);
+    struct comm_request *receive = comm_post(comm, comm->group, COMM_RECEIVE, other, 0, &theirs, sizeof theirs);
     comm_wait(comm, &receive, "the comparison of clocks");
     now = clock_now();
-    struct comm_request *send = comm_post(comm, comm->group, true, other, 0, &now, sizeof now);
+    struct comm_request *send = comm_post(comm, comm->group, COMM_SEND, other, 0, &now, sizeof now);
     comm_wait(comm, &send, "the comparison of clocks");
   }
 }

@@ -58,6 +58,11 @@ int exec_make_tag(const struct dag_node *node) {
 
 int exec_make_post_tag(const struct dag_node *node) { return make_tag(node, TAG_POST); }
 
+struct comm_request *exec_send_begin(const struct exec *x, int peer, int tag, const void *data, int64_t bytes) {
+  return x->step->sync_messages ? comm_send_begin_sync(x->step->comm, peer, tag, data, bytes)
+                                : comm_send_begin(x->step->comm, peer, tag, data, bytes);
+}
+
 /* Where a message's data lies. */
 static void *find_payload(const struct exec *x, const struct dag_node *node) {
   struct rank_state *state = x->step->state;
@@ -79,7 +84,7 @@ static void begin_message(struct exec *x, struct exec_stream *s, int32_t id) {
   void *data = find_payload(x, node);
   struct comm *comm = x->step->comm;
   int tag = exec_make_tag(node);
-  s->request = node->stream == STREAM_SEND ? comm_send_begin(comm, node->peer, tag, data, node->bytes)
+  s->request = node->stream == STREAM_SEND ? exec_send_begin(x, node->peer, tag, data, node->bytes)
                                            : comm_receive_begin(comm, node->peer, tag, data, node->bytes);
 }
 

@@ -22,6 +22,7 @@ struct exec_step {
   float loss_scale;             /* 1 / labels of the step */
   const struct optimizer_config *optimizer;
   int64_t step;                  /* from 1 */
+  bool sync_messages;            /* a send ends only when its receive has begun: nothing is buffered */
   bool keep_gradients;           /* no update: gradient sums are completed and left in place (for verify) */
   const struct sim_times *times; /* what nodes take on a device that keeps time; NULL: the device computes */
   struct trace_span *spans;      /* [nodes of this rank] filled in: spans[i] for node rank_offset[rank] + i */

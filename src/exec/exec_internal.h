@@ -60,6 +60,8 @@ void exec_fini(struct exec *x);
 /* exec.c. The tag of a message, and of a receiver's word that it is ready for it. */
 int exec_make_tag(const struct dag_node *node);
 int exec_make_post_tag(const struct dag_node *node);
+/* Begins a send as the step asks for: synchronous, or as MPI likes. */
+struct comm_request *exec_send_begin(const struct exec *x, int peer, int tag, const void *data, int64_t bytes);
 /* Ends and begins what may on the network streams; true when something happened. */
 bool exec_advance_network(struct exec *x);
 

@@ -135,7 +135,7 @@ static void send_due(struct exec *x, struct exec_stream *s, int32_t id, double s
   struct timed_message *m = &x->timed->messages[node->stream];
   m->due = start + x->step->times->seconds[id];
   set_times(x, id, start, m->due);
-  s->request = comm_send_begin(x->step->comm, node->peer, exec_make_tag(node), &m->due, sizeof m->due);
+  s->request = exec_send_begin(x, node->peer, exec_make_tag(node), &m->due, sizeof m->due);
 }
 
 static void begin_message_timed(struct exec *x, struct exec_stream *s, int32_t id) {

@@ -132,6 +132,7 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
                           .loss_scale = batch->labels ? 1.0f / (float)batch->labels : 0.0f,
                           .optimizer = &t->config.optimizer,
                           .step = step,
+                          .sync_messages = t->config.sync_messages,
                           .keep_gradients = keep_gradients,
                           .times = graph->seconds ? &times : NULL,
                           .spans = spans};

@@ -19,6 +19,7 @@ struct trainer_config {
   const char *backend;       /* device.backend */
   struct device_config device;
   struct optimizer_config optimizer;
+  bool sync_messages; /* device.sync_messages: see exec_step */
   /* What a device that keeps time asks for; `cost` is borrowed, NULL for others. */
   const struct cost *cost;
   double time_scale; /* divides all times */

@@ -49,7 +49,8 @@ static int open_trainer(const struct deck_run *run, struct comm *comm, const str
                                   .plan = plan,
                                   .backend = params_get_choice(run->params, PARAM_device_backend),
                                   .device = setup_make_device(run->params, &run->topo, limit),
-                                  .optimizer = setup_make_optimizer(run->params)};
+                                  .optimizer = setup_make_optimizer(run->params),
+                                  .sync_messages = run->params->device.sync_messages};
   int status = trainer_create(&config, trainer);
   if (!status) trainer_init(*trainer, (uint64_t)run->params->run.seed);
   return status;

@@ -110,7 +110,8 @@ static int open_trainer(struct reference_run *run) {
       .plan = run->plan,
       .backend = params_get_choice(&run->params, PARAM_device_backend),
       .device = setup_make_device(&run->params, &run->topo, run->plan->device_limit[comm_get_rank(run->comm)]),
-      .optimizer = setup_make_optimizer(&run->params)};
+      .optimizer = setup_make_optimizer(&run->params),
+      .sync_messages = run->params.device.sync_messages};
   int status = trainer_create(&config, &run->side.trainer);
   if (!status) trainer_init(run->side.trainer, 0);
   return status ? status : load_weights(run);
