@@ -16,8 +16,6 @@ struct stage_run {
   char *buffers[BUFFER_KIND_COUNT];
   /* Called after every op with its layer, its row in the layer's table and the pass, so that messages move while the device
    * computes, and for those who measure; may be NULL. */
-  /* Called after every op with its layer, its row in the layer's table and the pass, so that messages move while the device
-   * computes, and for those who measure; may be NULL. */
   void (*between)(void *context, int32_t layer, int op, enum pass pass);
   void *context;
 };
