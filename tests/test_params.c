@@ -40,7 +40,8 @@ static void check_defaults(void) {
   T_CHECK(params.data.shuffle && params.data.batching == PARAMS_BATCHING_FIXED && params.data.micro_batch == 1, "data");
   T_CHECK(!strcmp(params.run.folder, "runs/run"), "%s", params.run.folder);
   for (int id = 0; id < PARAM_COUNT; id++) {
-    bool rule = id == PARAM_run_name || id == PARAM_run_folder || id == PARAM_optimizer_decay_steps;
+    bool rule = id == PARAM_run_name || id == PARAM_run_folder || id == PARAM_optimizer_decay_steps ||
+                id == PARAM_cost_source || id == PARAM_cost_profile;
     bool set = params_is_set(&params, (enum param_id)id);
     T_CHECK(set == (rule || param_has_standard(&param_rows[id])), "%s is %sset", param_rows[id].key, set ? "" : "not ");
     T_CHECK(!params_is_given(&params, (enum param_id)id), "%s is given", param_rows[id].key);

@@ -12,6 +12,7 @@ static const struct cost_source *const sources[PARAMS_cost_source_COUNT] = {
     [PARAMS_COST_SOURCE_PRESET] = &cost_preset,
     [PARAMS_COST_SOURCE_UNIFORM] = &cost_uniform,
     [PARAMS_COST_SOURCE_TABLE] = &cost_table,
+    [PARAMS_COST_SOURCE_PROFILE] = &cost_profile,
 };
 
 void cost_add_note(char **notes, const char *format, ...) {
@@ -74,6 +75,11 @@ static int put_speeds(struct cost *cost, const struct params *params) {
 
 int cost_create(const struct params *params, const struct model *model, int32_t n_ranks, struct cost **cost,
                 char **notes) {
+  return cost_create_measured(params, model, n_ranks, NULL, cost, notes);
+}
+
+int cost_create_measured(const struct params *params, const struct model *model, int32_t n_ranks,
+                         const struct cost_measured *measured, struct cost **cost, char **notes) {
   struct cost *made = MEM_NEW(struct cost, 1);
   *made = (struct cost){.source = sources[params->cost.source],
                         .model = model,
@@ -85,7 +91,8 @@ int cost_create(const struct params *params, const struct model *model, int32_t 
   *notes = mem_strdup("");
   for (int32_t l = 0; l < model->n_layers; l++) made->n_body += model->layers[l].block >= 0;
   int status = put_speeds(made, params);
-  if (!status) status = made->source->create(made, params, notes);
+  if (!status) status = made->source->create(made, params, measured, notes);
+  if (params->device.sync_messages) made->eager_bytes = -1;
   if (params_is_set(params, PARAM_cost_node_size)) made->node_size = params->cost.node_size;
   if (status) {
     cost_destroy(&made);
@@ -107,6 +114,8 @@ void cost_destroy(struct cost **cost) {
 }
 
 const char *cost_get_source(const struct cost *cost) { return cost->text; }
+bool cost_is_measured(const struct cost *cost) { return cost->is_measured; }
+bool cost_knows_ops(const struct cost *cost) { return cost->source->knows_ops; }
 
 /* ---- compute ---- */
 

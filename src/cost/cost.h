@@ -13,6 +13,7 @@
 
 struct cost;
 struct params;
+struct profile;
 
 /* A full backward is its input pass and its weight pass. */
 enum cost_pass { COST_FORWARD, COST_INPUT, COST_WEIGHT, COST_PASS_COUNT };
@@ -22,14 +23,32 @@ struct cost_link {
   double latency_s, bytes_per_s;
 };
 
+/* What source "profile" has to go by. All borrowed, not needed after cost_create_measured. */
+struct cost_measured {
+  const struct profile *profile; /* NULL: there is none */
+  const char *path;              /* where it is, or was looked for */
+  const char *reason;            /* why there is none */
+  const char *device;            /* what the plan is for, as struct profile names it; NULL: not known here */
+};
+
 /* What `params` asks for (cost.source and its keys), for a plan on n_ranks ranks; both borrowed, `model` as long as the cost
  * lives. STATUS_MISTAKE for a table that cannot be read or is of another model, for lists and ranks that are not those of the
  * plan. *notes (owned by the caller, "" for none) has a line for all that a reader of the predictions should know. */
 int cost_create(const struct params *params, const struct model *model, int32_t n_ranks, struct cost **cost,
                 char **notes);
+/* The same with what was measured, for source "profile" (the others do not look at it). Nothing that a profile may lack is an
+ * error: the preset's times take its place, brought to the level of what was measured of ops of that kind (else of all), and
+ * notes and cost_get_source say "not measured". Without `measured` that is all. */
+int cost_create_measured(const struct params *params, const struct model *model, int32_t n_ranks,
+                         const struct cost_measured *measured, struct cost **cost, char **notes);
 void cost_destroy(struct cost **cost);
-/* Where times come from: "preset a100-80g, not measured", "uniform", "table costs.csv". Belongs to the cost. */
+/* Where times come from: "preset a100-80g, not measured", "uniform", "table costs.csv", "profile runs/a/profile.h5". Belongs
+ * to the cost. */
 const char *cost_get_source(const struct cost *cost);
+/* True when all times were measured, as far as is known on the device that the plan is for. */
+bool cost_is_measured(const struct cost *cost);
+/* True when each op has a time of its own, false when cost_get_op knows whole layers only. */
+bool cost_knows_ops(const struct cost *cost);
 
 /* Seconds of one op of a layer in a pass on a rank; 0 where it has nothing to do. With a source that knows whole layers only
  * (uniform, table), a layer's time is that of its first op and the others' are 0. */
@@ -62,7 +81,7 @@ double cost_get_tie(const struct cost *cost, int32_t from, int32_t to, int64_t b
 int64_t cost_get_output_bytes(const struct cost *cost, int32_t layer, int64_t bytes);
 /* The way between two ranks; no latency and infinite bandwidth where messages take no time or a fixed one. */
 struct cost_link cost_get_link(const struct cost *cost, int32_t from, int32_t to);
-/* Messages up to this size leave without waiting for their receiver; INT64_MAX: every one, 0: none. */
+/* Messages up to this size leave without waiting for their receiver; INT64_MAX: every one, -1: none (device.sync_messages). */
 int64_t cost_get_eager_bytes(const struct cost *cost);
 
 #endif

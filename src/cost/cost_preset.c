@@ -45,7 +45,8 @@ struct analytic {
   double flops, bytes; /* of this rank's device */
 };
 
-static int create(struct cost *cost, const struct params *params, char **notes) {
+static int create(struct cost *cost, const struct params *params, const struct cost_measured *measured, char **notes) {
+  (void)measured;
   const struct preset *preset = &presets[params->device.preset];
   const char *name = params_get_choice(params, PARAM_device_preset);
   struct analytic *a = MEM_NEW(struct analytic, 1);
@@ -110,4 +111,5 @@ const struct cost_source cost_preset = {.create = create,
                                         .get_op = get_op,
                                         .get_recompute = get_recompute,
                                         .get_update = get_update,
-                                        .get_norm = get_norm};
+                                        .get_norm = get_norm,
+                                        .knows_ops = true};

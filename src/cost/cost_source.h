@@ -7,7 +7,7 @@
 
 struct cost_source {
   /* Fills in cost->data and what of the rest differs from the default; adds to the notes with cost_add_note. */
-  int (*create)(struct cost *cost, const struct params *params, char **notes);
+  int (*create)(struct cost *cost, const struct params *params, const struct cost_measured *measured, char **notes);
   void (*destroy)(struct cost *cost);
   /* At speed 1; see cost.h. */
   double (*get_op)(const struct cost *cost, int32_t rank, int32_t layer, int op, enum cost_pass pass, int64_t rows,
@@ -21,6 +21,7 @@ struct cost_source {
   double (*get_share_factor)(const struct cost *cost, enum params_time time, int64_t n_body);
   int64_t (*get_output_bytes)(const struct cost *cost, int32_t layer);
   bool recomputes_whole;
+  bool knows_ops;
 };
 
 struct cost {
@@ -35,11 +36,12 @@ struct cost {
   struct cost_link inside, across; /* a node */
   int64_t node_size;
   int64_t eager_bytes;
+  bool is_measured;
   void *data; /* the source's own */
 };
 
-/* The sources: cost_uniform.c, cost_table.c, cost_preset.c. */
-extern const struct cost_source cost_uniform, cost_table, cost_preset;
+/* The sources: cost_uniform.c, cost_table.c, cost_preset.c, cost_profile.c. */
+extern const struct cost_source cost_uniform, cost_table, cost_preset, cost_profile;
 
 /* Adds a line; *notes is owned by the caller. */
 void cost_add_note(char **notes, const char *format, ...) __attribute__((format(printf, 2, 3)));

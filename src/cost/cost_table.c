@@ -131,7 +131,8 @@ static int put_messages(struct cost *cost, const struct params *params, char **n
   return STATUS_OK;
 }
 
-static int create(struct cost *cost, const struct params *params, char **notes) {
+static int create(struct cost *cost, const struct params *params, const struct cost_measured *measured, char **notes) {
+  (void)measured;
   const char *path = params->cost.table;
   char *text;
   cost->text = mem_format("table %s", path);

@@ -11,9 +11,9 @@ struct uniform {
   bool by_rank[PARAMS_TIME_COUNT];
 };
 
-static int create(struct cost *cost, const struct params *params, char **notes) {
+static int create(struct cost *cost, const struct params *params, const struct cost_measured *measured, char **notes) {
   struct uniform *u = MEM_NEW(struct uniform, 1);
-  (void)notes;
+  (void)measured, (void)notes;
   cost->data = u;
   cost->text = mem_strdup("uniform");
   for (int t = 0; t < PARAMS_TIME_COUNT; t++) {

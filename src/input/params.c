@@ -209,6 +209,8 @@ static void put_rules(struct parse *parse) {
   struct params *params = parse->params;
   put_rule(parse, PARAM_run_name, make_name(params->deck_name));
   if (params->run.name) put_rule(parse, PARAM_run_folder, mem_format("runs/%s", params->run.name));
+  put_rule(parse, PARAM_cost_source, mem_strdup(params_is_given(params, PARAM_cost_profile) ? "profile" : "preset"));
+  if (params->run.folder) put_rule(parse, PARAM_cost_profile, mem_format("%s/profile.h5", params->run.folder));
   bool wsd = params->optimizer.schedule == PARAMS_SCHEDULE_WSD;
   int64_t steps = params->run.steps, decay = wsd ? steps / 10 + (steps % 10 > 0) : steps;
   put_rule(parse, PARAM_optimizer_decay_steps, mem_format("%lld", (long long)(decay > 0 ? decay : 1)));
