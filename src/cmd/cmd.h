@@ -6,6 +6,7 @@
 #define CMD_LIST(X)                                                                                                    \
   X(train, "DECK", "train the model of a deck; under mpiexec, one rank a device")                                      \
   X(plan, "DECK", "plan a deck without running it: stages, memory, predicted step; writes plan.h5")                    \
+  X(profile, "DECK", "measure the ranks' devices and what lies between them; writes profile.h5")                       \
   X(simulate, "PLAN.h5", "predict what a plan does, step after step, and where its time goes")                         \
   X(report, "RUN", "where time and memory of a run went, rank by rank")                                                \
   X(verify, "DECK | --reference FILE.h5", "hold a deck's plan against one rank, or against known results")             \

@@ -129,6 +129,8 @@ struct model {
  * `init_std` < 0 takes the configuration's initializer_range. */
 int model_create(const char *json, const char *source, double init_std, struct model **model, char **notes);
 void model_destroy(struct model **model);
+/* cut.c: the same model with its first n_blocks blocks alone (at most as many as it has). Owned by the caller. */
+struct model *model_dup_blocks(const struct model *model, int32_t n_blocks);
 
 /* Fills a layer's parameter block with initial values: a function of (seed, layer, tensor, element) only. */
 void model_init_layer(const struct model *model, int32_t layer, uint64_t seed, float *block);
