@@ -186,6 +186,27 @@ says 'messages take no time'
 cp -r beside there
 run 0 simulate there/RUN/plan.h5 --json
 says 'table there/'
+# its memory: 4 layers a rank with 16 KiB of parameters, 4 times with gradients and moments; 64 KiB a micro-batch and layer
+{ head -n 1 beside/costs.csv; tail -n +2 beside/costs.csv | sed -E '2,17s/(,0){4}$/,65536,32768,16384,0/'; } > sized.csv
+mv sized.csv beside/costs.csv
+# peaks BYTES...: of ranks 0, 1, ...
+peaks() {
+  check [ "$(sed -nE '/"peaks"/,/\]/s/.*"device_bytes": ([0-9]*).*/\1/p' out | tr '\n' ' ')" = "$* " ] || fail "$last: other peaks"
+}
+full=$((4 * 4 * 16384)) each=$((4 * 65536))
+first=(-D pipeline.planner=1f1b --json -D run.folder=beside/RUN)
+run 0 plan beside/deck.yml "${first[@]}"
+peaks $((full + 4 * each)) $((full + 3 * each)) $((full + 2 * each)) $((full + each))
+run 0 simulate beside/RUN/plan.h5 --json
+peaks $((full + 4 * each)) $((full + 3 * each)) $((full + 2 * each)) $((full + each))
+run 0 plan beside/deck.yml "${first[@]}" -D pipeline.planner=gpipe
+peaks $((full + 8 * each)) $((full + 8 * each)) $((full + 8 * each)) $((full + 8 * each))
+run 0 plan beside/deck.yml "${first[@]}" -D pipeline.planner=zb-h1
+peaks $((full + 4 * each)) $((full + 3 * each + each / 2)) $((full + 3 * each)) $((full + 2 * each + each / 2))
+run 0 plan beside/deck.yml "${first[@]}" -D "memory.device_limit=$((full + 2 * each)) B"
+peaks $((full + each)) $((full + each)) $((full + 2 * each)) $((full + each))
+run 2 plan beside/deck.yml "${first[@]}" -D "memory.device_limit=$((full + each - 1)) B"
+warns "rank 0: $((full + each)) B"
 
 # ---- what is refused, each with exit code 2 and its key ----
 refuse() {

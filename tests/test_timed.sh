@@ -48,6 +48,27 @@ sed '/device_limit/d' "$deck" > "$deck.all" && mv "$deck.all" "$deck"
 train huge 2 "${timed[@]}" -D run.steps=1 -D model.hidden_size=65536 -D model.intermediate_size=262144
 ends 0
 
+# Ten layers; two of 1 MiB parameters on each rank, 1 GiB kept of a micro-batch. Rank 0 holds 4 of them.
+name="memory of a table is counted"
+{
+  echo layer,forward_ms,input_ms,weight_ms,recompute_ms,kept_bytes,kept_weight_bytes,parameter_bytes,output_bytes
+  for l in 0 1 2 3 4 5 6 7 8 9; do echo "$l,1,1,1,1,$((l % 9 ? 1 << 30 : 0)),0,$((l % 9 ? 1 << 20 : 0)),0"; done
+} > sizes.csv
+need=$((4 * 2 * (1 << 20) + 4 * 2 * (1 << 30)))
+table=(-D cost.source=table -D cost.table=sizes.csv -D pipeline.planner=1f1b -D pipeline.partition=even -D run.steps=2)
+train sized 4 "${timed[@]}" "${table[@]}" -D pipeline.recompute=none -D "memory.device_limit=$need B"
+ends 0
+train sized 4 "${timed[@]}" "${table[@]}" -D pipeline.recompute=none -D "memory.device_limit=$((need - 1)) B"
+ends 2
+says "rank 0: $need B"
+train sized 4 "${timed[@]}" "${table[@]}" -D "memory.device_limit=$((need - 1)) B"
+ends 0
+says 'recompute'
+name="a device that computes has its own sizes"
+train computed 2 "${table[@]}"
+ends 0
+says_once "warning: memory is that of the model's layers: .*cost.table do not act"
+
 name="a folder with checkpoints"
 train real 2
 ends 0

@@ -90,6 +90,7 @@ static int make_request(struct plan_job *job) {
   job->request.plan.notes = &job->notes; /* beside those of the costs */
   if (!status) status = cost_create(params, job->model, n_ranks, &job->cost, &job->notes);
   job->request.plan.cost = job->cost;
+  if (!status) cost_put_sizes(job->cost, job->model);
   return status;
 }
 

@@ -38,7 +38,7 @@ static int print_result(const struct plan_report *report, bool json) {
 }
 
 /* `plan` is taken over. */
-static int simulate(const struct params *params, const struct model *model, struct plan *plan, int32_t n, bool json) {
+static int simulate(const struct params *params, struct model *model, struct plan *plan, int32_t n, bool json) {
   struct cost *cost = NULL;
   struct prediction prediction;
   char *notes = NULL;
@@ -47,6 +47,7 @@ static int simulate(const struct params *params, const struct model *model, stru
     plan_destroy(&plan);
     return status;
   }
+  cost_put_sizes(cost, model);
   status = predict_plan(plan, model, cost, n, &prediction);
   if (!status) {
     struct plan_report report = {prediction.plan,   prediction.dag,        model,

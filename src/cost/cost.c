@@ -188,4 +188,13 @@ int64_t cost_get_output_bytes(const struct cost *cost, int32_t layer, int64_t by
   return cost->source->get_output_bytes ? cost->source->get_output_bytes(cost, layer) : bytes;
 }
 
+bool cost_has_sizes(const struct cost *cost) { return cost->source->get_sizes != NULL; }
+
+void cost_put_sizes(const struct cost *cost, struct model *model) {
+  for (int32_t l = 0; cost_has_sizes(cost) && l < model->n_layers; l++) {
+    model->layers[l].has_sizes = true;
+    model->layers[l].sizes = cost->source->get_sizes(cost, l);
+  }
+}
+
 int64_t cost_get_eager_bytes(const struct cost *cost) { return cost->eager_bytes; }

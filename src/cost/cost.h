@@ -81,7 +81,12 @@ double cost_get_tie(const struct cost *cost, int32_t from, int32_t to, int64_t b
 int64_t cost_get_output_bytes(const struct cost *cost, int32_t layer, int64_t bytes);
 /* The way between two ranks; no latency and infinite bandwidth where messages take no time or a fixed one. */
 struct cost_link cost_get_link(const struct cost *cost, int32_t from, int32_t to);
-/* Messages up to this size leave without waiting for their receiver; INT64_MAX: every one, -1: none (device.sync_messages). */
+/* True when the costs bring sizes of their own for every layer's memory (a table). cost_put_sizes gives them to the model,
+ * for what computes nothing: before anything is planned or built with it. Nothing with other costs. */
+bool cost_has_sizes(const struct cost *cost);
+void cost_put_sizes(const struct cost *cost, struct model *model);
+/* Messages up to this size leave without waiting for their receiver; INT64_MAX: every one, -1: none
+ * (device.sync_messages). */
 int64_t cost_get_eager_bytes(const struct cost *cost);
 
 #endif

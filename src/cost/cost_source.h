@@ -20,6 +20,7 @@ struct cost_source {
   /* NULL: 1, the given bytes. */
   double (*get_share_factor)(const struct cost *cost, enum params_time time, int64_t n_body);
   int64_t (*get_output_bytes)(const struct cost *cost, int32_t layer);
+  struct layer_sizes (*get_sizes)(const struct cost *cost, int32_t layer); /* NULL: the model's own */
   bool recomputes_whole;
   bool knows_ops;
 };

@@ -10,24 +10,30 @@
 #include "base/file.h"
 #include "base/mem.h"
 
-/* Columns after `layer`: X(name). */
-#define COLUMNS(X)                                                                                                     \
-  X(forward_ms)                                                                                                        \
-  X(input_ms)                                                                                                          \
-  X(weight_ms)                                                                                                         \
-  X(recompute_ms)                                                                                                      \
-  X(kept_bytes)                                                                                                        \
-  X(kept_weight_bytes)                                                                                                 \
-  X(parameter_bytes)                                                                                                   \
-  X(output_bytes)
+/* Most bytes of a layer: sums over any number of layers and micro-batches can be counted. */
+#define MOST_BYTES 1e12
 
-#define X(name) COLUMN_##name,
+/* Columns after `layer`: X(name, most). */
+#define COLUMNS(X)                                                                                                     \
+  X(forward_ms, 1e18)                                                                                                  \
+  X(input_ms, 1e18)                                                                                                    \
+  X(weight_ms, 1e18)                                                                                                   \
+  X(recompute_ms, 1e18)                                                                                                \
+  X(kept_bytes, MOST_BYTES)                                                                                            \
+  X(kept_weight_bytes, MOST_BYTES)                                                                                     \
+  X(parameter_bytes, MOST_BYTES)                                                                                       \
+  X(output_bytes, MOST_BYTES)
+
+#define X(name, most) COLUMN_##name,
 enum column { COLUMNS(X) COLUMN_COUNT };
 #undef X
-#define X(name) #name,
+#define X(name, most) #name,
 static const char *const column_names[] = {COLUMNS(X)};
 #undef X
-#define X(name) "," #name
+#define X(name, most) most,
+static const double column_most[] = {COLUMNS(X)};
+#undef X
+#define X(name, most) "," #name
 static const char header[] = "layer" COLUMNS(X);
 #undef X
 
@@ -53,15 +59,15 @@ static char *take_field(char **rest) {
   return field;
 }
 
-static int read_number(const struct reader *reader, const char *name, const char *field, double *value) {
+static int read_number(const struct reader *reader, const char *name, const char *field, double most, double *value) {
   if (!field)
     return error_raise(STATUS_MISTAKE, "%s:%d: no %s: a row has the columns %s", reader->path, reader->line, name,
                        header);
   char *end;
   *value = strtod(field, &end);
-  if (end == field || *end || !isfinite(*value) || *value < 0 || *value > 1e18)
-    return error_raise(STATUS_MISTAKE, "%s:%d: %s is '%s'; allowed: a number, 0 or more", reader->path, reader->line,
-                       name, field);
+  if (end == field || *end || !isfinite(*value) || *value < 0 || *value > most)
+    return error_raise(STATUS_MISTAKE, "%s:%d: %s is '%s'; allowed: a number from 0 to %g", reader->path, reader->line,
+                       name, field, most);
   return STATUS_OK;
 }
 
@@ -84,14 +90,18 @@ static int check_header(const struct reader *reader, char *line) {
 static int read_row(const struct reader *reader, char *line, int32_t layer, struct row *row) {
   char *rest = line;
   double number;
-  int status = read_number(reader, "layer", take_field(&rest), &number);
+  int status = read_number(reader, "layer", take_field(&rest), 1e9, &number);
   if (!status && number != layer)
     status = error_raise(STATUS_MISTAKE, "%s:%d: layer is %g, not %d: rows go through all layers in order from 0",
                          reader->path, reader->line, number, (int)layer);
   for (int c = 0; !status && c < COLUMN_COUNT; c++)
-    status = read_number(reader, column_names[c], take_field(&rest), &row->values[c]);
+    status = read_number(reader, column_names[c], take_field(&rest), column_most[c], &row->values[c]);
   if (!status && rest)
     status = error_raise(STATUS_MISTAKE, "%s:%d: more than the columns %s", reader->path, reader->line, header);
+  if (!status && row->values[COLUMN_kept_weight_bytes] > row->values[COLUMN_kept_bytes])
+    status =
+        error_raise(STATUS_MISTAKE, "%s:%d: kept_weight_bytes is %.0f, more than the kept_bytes %.0f it is part of",
+                    reader->path, reader->line, row->values[COLUMN_kept_weight_bytes], row->values[COLUMN_kept_bytes]);
   return status;
 }
 
@@ -142,7 +152,6 @@ static int create(struct cost *cost, const struct params *params, const struct c
   status = read_rows(path, text, cost->model->n_layers, cost->data);
   mem_free(text);
   if (status) return status;
-  cost_add_note(notes, "memory is that of the model's layers: only times and output_bytes are taken from %s", path);
   return put_messages(cost, params, notes);
 }
 
@@ -170,8 +179,20 @@ static int64_t get_output_bytes(const struct cost *cost, int32_t layer) {
   return (int64_t)get_value(cost, layer, COLUMN_output_bytes);
 }
 
+static int64_t get_bytes(const struct cost *cost, int32_t layer, enum column column) {
+  return (int64_t)get_value(cost, layer, column);
+}
+
+static struct layer_sizes get_sizes(const struct cost *cost, int32_t layer) {
+  return (struct layer_sizes){.kept = get_bytes(cost, layer, COLUMN_kept_bytes),
+                              .kept_weight = get_bytes(cost, layer, COLUMN_kept_weight_bytes),
+                              .parameters = get_bytes(cost, layer, COLUMN_parameter_bytes),
+                              .output = get_bytes(cost, layer, COLUMN_output_bytes)};
+}
+
 const struct cost_source cost_table = {.create = create,
                                        .destroy = destroy,
                                        .get_op = get_op,
                                        .get_recompute = get_recompute,
-                                       .get_output_bytes = get_output_bytes};
+                                       .get_output_bytes = get_output_bytes,
+                                       .get_sizes = get_sizes};

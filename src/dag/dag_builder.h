@@ -8,7 +8,6 @@
 struct dag_shape {
   int32_t micro; /* one of them */
   int32_t rows, length;
-  int64_t boundary; /* bytes of a hidden state */
 };
 
 enum { TIE_EMBEDDING, TIE_HEAD, TIE_COUNT };
@@ -39,6 +38,9 @@ struct dag_builder {
 static inline size_t dag_builder_at(const struct dag_builder *b, int32_t stage, int32_t micro) {
   return (size_t)stage * (size_t)b->plan->n_micro + (size_t)micro;
 }
+
+/* Bytes of the hidden state that a stage hands on, or its gradient. */
+int64_t dag_builder_get_boundary(const struct dag_builder *b, int32_t stage, int32_t micro);
 
 /* The node that the gradient of a stage's output is received for: B or I, or the R that is glued to it. */
 static inline int32_t dag_builder_get_gradient_user(const struct dag_builder *b, size_t at) {

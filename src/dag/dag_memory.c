@@ -14,8 +14,8 @@ struct table {
 struct unit {
   int32_t stage, micro;
   const struct footprint_stage *regions;
-  int64_t boundary;
-  int32_t input, weight; /* the last users of what is kept for the input and the weight pass */
+  int64_t enters, leaves; /* bytes of the hidden states before and after the stage */
+  int32_t input, weight;  /* the last users of what is kept for the input and the weight pass */
 };
 
 static struct unit get_unit(const struct table *t, int32_t stage, int32_t micro) {
@@ -26,7 +26,8 @@ static struct unit get_unit(const struct table *t, int32_t stage, int32_t micro)
   return (struct unit){.stage = stage,
                        .micro = micro,
                        .regions = &t->regions[(size_t)stage * (size_t)b->n_shapes + (size_t)shape],
-                       .boundary = b->shapes[shape].boundary,
+                       .enters = stage > 0 ? dag_builder_get_boundary(b, stage - 1, micro) : 0,
+                       .leaves = dag_builder_get_boundary(b, stage, micro),
                        .input = evaluates ? b->forward[at] : b->input[at],
                        .weight = evaluates ? b->forward[at] : b->weight[at]};
 }
@@ -58,10 +59,10 @@ static void add_received(struct table *t, int32_t v, int32_t alloc) {
   struct unit u = get_unit(t, n->stage, n->micro);
   bool takes_gradient = v == dag_builder_get_gradient_user(b, dag_builder_at(b, n->stage, n->micro));
   if (n->kind == NODE_F && n->stage > 0 && b->send_forward[dag_builder_at(b, n->stage - 1, n->micro)] >= 0)
-    add_buffer(t, BUFFER_INPUT, &u, u.boundary, alloc, u.weight);
+    add_buffer(t, BUFFER_INPUT, &u, u.enters, alloc, u.weight);
   if (takes_gradient && n->stage + 1 < b->plan->n_stages &&
       b->send_backward[dag_builder_at(b, n->stage + 1, n->micro)] >= 0)
-    add_buffer(t, BUFFER_D_OUTPUT, &u, u.boundary, alloc, u.weight);
+    add_buffer(t, BUFFER_D_OUTPUT, &u, u.leaves, alloc, u.weight);
 }
 
 /* The hidden state that F hands on: to be sent, or the input of the next stage on this rank. */
@@ -70,9 +71,9 @@ static void add_output(struct table *t, const struct unit *u, int32_t v) {
   int32_t send = t->b->send_forward[dag_builder_at(t->b, u->stage, u->micro)];
   struct unit next = get_unit(t, u->stage + 1, u->micro);
   if (send >= 0)
-    add_buffer(t, BUFFER_OUTPUT, u, u->boundary, v, t->release[send]);
+    add_buffer(t, BUFFER_OUTPUT, u, u->leaves, v, t->release[send]);
   else
-    add_buffer(t, BUFFER_INPUT, &next, u->boundary, v, next.weight);
+    add_buffer(t, BUFFER_INPUT, &next, u->leaves, v, next.weight);
 }
 
 /* The gradient that B or I hands on: to be sent, or for the stage before on this rank. */
@@ -81,9 +82,9 @@ static void add_d_input(struct table *t, const struct unit *u, int32_t v) {
   int32_t send = t->b->send_backward[dag_builder_at(t->b, u->stage, u->micro)];
   struct unit before = get_unit(t, u->stage - 1, u->micro);
   if (send >= 0)
-    add_buffer(t, BUFFER_D_INPUT, u, u->boundary, v, t->release[send]);
+    add_buffer(t, BUFFER_D_INPUT, u, u->enters, v, t->release[send]);
   else
-    add_buffer(t, BUFFER_D_OUTPUT, &before, u->boundary, v, before.weight);
+    add_buffer(t, BUFFER_D_OUTPUT, &before, u->enters, v, before.weight);
 }
 
 static void add_own(struct table *t, int32_t v) {

@@ -39,11 +39,16 @@ static void find_shapes(struct dag_builder *b) {
   qsort(keys, (size_t)m, sizeof *keys, compare_keys);
   for (int32_t i = 0; i < m; i++) {
     if (i == 0 || compare_keys(&keys[i - 1], &keys[i]))
-      b->shapes[b->n_shapes++] = (struct dag_shape){keys[i].micro, keys[i].rows, keys[i].length,
-                                                    footprint_boundary(b->model, keys[i].rows, keys[i].length)};
+      b->shapes[b->n_shapes++] = (struct dag_shape){keys[i].micro, keys[i].rows, keys[i].length};
     b->shape_of[keys[i].micro] = b->n_shapes - 1;
   }
   mem_free(keys);
+}
+
+int64_t dag_builder_get_boundary(const struct dag_builder *b, int32_t stage, int32_t micro) {
+  const struct plan_stage *s = &b->plan->stages[stage];
+  const struct dag_shape *shape = &b->shapes[b->shape_of[micro]];
+  return footprint_output(b->model, s->first_layer + s->n_layers - 1, shape->rows, shape->length);
 }
 
 static bool has_remote_tie(const struct dag_builder *b, int32_t ranks[TIE_COUNT]) {
@@ -173,7 +178,7 @@ static int32_t add_message(struct dag_builder *b, int32_t *next, enum node_kind 
 static void add_boundary(struct dag_builder *b, int32_t *next, int32_t lower) {
   if (plan_get_rank(b->plan, lower) == plan_get_rank(b->plan, lower + 1)) return;
   for (int32_t i = 0; i < b->plan->n_micro; i++) {
-    int64_t bytes = b->shapes[b->shape_of[i]].boundary;
+    int64_t bytes = dag_builder_get_boundary(b, lower, i);
     int32_t v = add_message(b, next, NODE_SF, NODE_RF, lower, lower + 1, bytes);
     b->dag->nodes[v].micro = b->dag->nodes[b->dag->match[v]].micro = i;
     b->send_forward[dag_builder_at(b, lower, i)] = v;

@@ -6,9 +6,10 @@
 
 #include <string.h>
 
-static float *alloc_floats(struct rank_state *s, int64_t n, const char *what, int *status) {
-  if (*status || n == 0) return NULL;
-  float *x = s->device->ops->alloc(s->device, n * (int64_t)sizeof(float), what);
+/* n floats, of which a device that only counts its memory may be told other bytes. */
+static float *alloc_floats(struct rank_state *s, int64_t n, int64_t bytes, const char *what, int *status) {
+  if (*status || bytes == 0) return NULL;
+  float *x = s->device->ops->alloc(s->device, bytes, what);
   if (!x)
     *status = error_status();
   else
@@ -20,11 +21,11 @@ static int alloc_layers(struct rank_state *s) {
   int status = STATUS_OK;
   for (int32_t l = 0; l < s->model->n_layers; l++) {
     if (!s->holds[l]) continue;
-    int64_t n = s->model->layers[l].n_floats;
-    s->w[l] = alloc_floats(s, n, "parameters", &status);
-    s->g[l] = alloc_floats(s, n, "gradients", &status);
-    s->m[l] = alloc_floats(s, n, "optimizer state", &status);
-    s->v[l] = alloc_floats(s, n, "optimizer state", &status);
+    int64_t n = s->model->layers[l].n_floats, bytes = footprint_parameters(&s->model->layers[l]);
+    s->w[l] = alloc_floats(s, n, bytes, "parameters", &status);
+    s->g[l] = alloc_floats(s, n, bytes, "gradients", &status);
+    s->m[l] = alloc_floats(s, n, bytes, "optimizer state", &status);
+    s->v[l] = alloc_floats(s, n, bytes, "optimizer state", &status);
   }
   return status;
 }
@@ -32,9 +33,9 @@ static int alloc_layers(struct rank_state *s) {
 /* See footprint_static for the counts. */
 static int alloc_tied(struct rank_state *s) {
   int status = STATUS_OK;
-  int64_t n = s->tied_floats;
-  if (n == 0 || !(s->has_embed || s->has_head)) return STATUS_OK;
-  s->tied_g_head = alloc_floats(s, n, "gradients of the tied table", &status);
+  int64_t n = s->tied_floats, bytes = footprint_tied_bytes(s->model);
+  if (bytes == 0 || !(s->has_embed || s->has_head)) return STATUS_OK;
+  s->tied_g_head = alloc_floats(s, n, bytes, "gradients of the tied table", &status);
   if (s->has_embed) {
     int64_t offset = s->model->layers[0].tensors[0].offset;
     s->tied_g_embed = s->g[0] ? s->g[0] + offset : NULL;
@@ -45,10 +46,10 @@ static int alloc_tied(struct rank_state *s) {
     }
     return status;
   }
-  s->tied_g_embed = alloc_floats(s, n, "gradients of the tied table", &status);
-  s->tied_w = alloc_floats(s, n, "the tied table", &status);
-  s->tied_m = alloc_floats(s, n, "optimizer state of the tied table", &status);
-  s->tied_v = alloc_floats(s, n, "optimizer state of the tied table", &status);
+  s->tied_g_embed = alloc_floats(s, n, bytes, "gradients of the tied table", &status);
+  s->tied_w = alloc_floats(s, n, bytes, "the tied table", &status);
+  s->tied_m = alloc_floats(s, n, bytes, "optimizer state of the tied table", &status);
+  s->tied_v = alloc_floats(s, n, bytes, "optimizer state of the tied table", &status);
   return status;
 }
 

@@ -57,8 +57,8 @@ int run_train_all(struct comm *comm, struct params *params, const char *command,
 int run_open_all(struct run *run, bool *done);
 void run_close_all(struct run *run);
 
-/* run_timed.c: what is special about a run on a device that keeps time; nothing on others. Opens the costs, tells how such
- * a run differs and refuses a folder with checkpoints (`saved` is the step of the newest, -1: none); a status of this
+/* run_timed.c: what is special about a run on a device that keeps time; nothing on others. Opens the costs, gives the
+ * model their sizes, tells how such a run differs and refuses a folder with checkpoints (`saved` is the step of the newest, -1: none); a status of this
  * rank. */
 int run_timed_open(struct run *run, int64_t saved);
 /* Keeps a step's times for the end, where they are reported. */

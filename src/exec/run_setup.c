@@ -100,9 +100,7 @@ static int write_plan(const struct run *run) {
   return status;
 }
 
-static int open_trainer_all(struct run *run, int64_t saved) {
-  int status = comm_agree_all(run->comm, run_timed_open(run, saved));
-  if (status) return status;
+static int open_trainer_all(struct run *run) {
   struct trainer_config config = {.comm = run->comm,
                                   .model = run->model,
                                   .plan = run->plan,
@@ -164,10 +162,11 @@ int run_open_all(struct run *run, bool *done) {
   if (!status) status = setup_model_all(run->comm, run->params, &run->model, &run->model_json);
   if (!status) status = comm_agree_all(run->comm, request_check_positions(run->params, run->model));
   if (!status) status = open_data_all(run);
+  if (!status) status = comm_agree_all(run->comm, run_timed_open(run, run->found_step));
   if (!status)
     status = setup_deck_plan_all(run->comm, run->params, run->model, get_longest(run), get_share(run), &run->plan);
   if (!status) setup_note_plan(run->params, run->plan);
-  if (!status) status = open_trainer_all(run, run->found_step);
+  if (!status) status = open_trainer_all(run);
   if (!status) status = write_used_all(run);
   if (!status) status = comm_agree_all(run->comm, write_plan(run));
   if (!status) run_report_start_all(run);

@@ -22,6 +22,7 @@ int run_timed_open(struct run *run, int64_t saved) {
   log_line(
       "timed: nothing is computed; passes and messages take the times of %s, divided by %g; no loss, no checkpoints",
       cost_get_source(run->cost), run->params->device.time_scale);
+  cost_put_sizes(run->cost, run->model);
   if (*notes) log_line("%s", notes);
   mem_free(notes);
   return STATUS_OK;

@@ -8,6 +8,7 @@
 #include "cost/cost.h"
 #include "data/dataset.h"
 #include "input/deck.h"
+#include "model/footprint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,6 +126,9 @@ static int open_request(const struct params *params, const struct model *model, 
   int status = request_open(params, model, n_ranks, n_micro, micro, limits, request);
   if (!status) status = cost_create(params, model, n_ranks, cost, &notes);
   request->plan.cost = *cost;
+  if (!status && cost_has_sizes(*cost) && !footprint_is_given(model))
+    planner_note(&request->plan, "memory is that of the model's layers: a device that computes takes no other, so the "
+                                 "columns of bytes in cost.table do not act");
   mem_free(notes);
   return status;
 }

@@ -62,10 +62,22 @@ bool footprint_is_rebuilt(const struct layer *layer, int op, uint32_t discarded)
          (o->stats >= 0 && is_discarded(layer, o->stats, discarded));
 }
 
+bool footprint_is_given(const struct model *model) { return model->layers[0].has_sizes; }
+
+static void lay_out_given(const struct layer *layer, bool discarded, bool moved, struct footprint *out) {
+  const struct layer_sizes *sizes = &layer->sizes;
+  place_array(out, region_of_act(ACT_KEEP_INPUT, discarded, moved), sizes->kept - sizes->kept_weight);
+  place_array(out, region_of_act(ACT_KEEP_WEIGHT, discarded, moved), sizes->kept_weight);
+}
+
 void footprint_layer(const struct model *model, const struct layer *layer, int64_t rows, int64_t length,
                      uint32_t discarded, uint32_t moved, struct footprint *out) {
   int64_t tokens = rows * length, scratch[3] = {0}, rebuild = 0;
   *out = (struct footprint){0};
+  if (layer->has_sizes) {
+    lay_out_given(layer, discarded, moved & ((1 << LAYER_MAX_ACTS) - 1), out);
+    return;
+  }
   for (int a = 0; a < layer->n_acts; a++) {
     int64_t bytes = layer->acts[a].width * tokens * (int64_t)sizeof(float);
     bool lost = is_discarded(layer, a, discarded);
@@ -90,9 +102,26 @@ int64_t footprint_boundary(const struct model *model, int64_t rows, int64_t leng
   return footprint_round(rows * length * model->config.hidden * (int64_t)sizeof(float));
 }
 
+int64_t footprint_output(const struct model *model, int32_t layer, int64_t rows, int64_t length) {
+  const struct layer *l = &model->layers[layer];
+  return l->has_sizes ? footprint_round(l->sizes.output) : footprint_boundary(model, rows, length);
+}
+
+/* The hidden states between the layers and their gradients. */
+static void add_hidden(const struct model *model, int32_t first, int32_t n, int64_t rows, int64_t length,
+                       const uint32_t *moved, struct footprint_stage *out) {
+  int64_t between = n > 1 ? n - 1 : 0,
+          boundary = footprint_is_given(model) ? 0 : footprint_boundary(model, rows, length);
+  for (int32_t l = 1; l < n; l++) {
+    bool moves = moved && moved[l] >> FOOTPRINT_MOVES_HIDDEN & 1;
+    *(moves ? &out->move_weight : &out->keep_weight) += footprint_output(model, first + l - 1, rows, length);
+  }
+  out->grad_weight += between * boundary;
+  out->work_backward += (between < 2 ? between : 2) * boundary;
+}
+
 void footprint_stage(const struct model *model, int32_t first, int32_t n, int64_t rows, int64_t length,
                      const uint32_t *discarded, const uint32_t *moved, struct footprint_stage *out) {
-  int64_t boundary = footprint_boundary(model, rows, length), backward = 0;
   *out = (struct footprint_stage){0};
   for (int32_t l = first; l < first + n; l++) {
     struct footprint f;
@@ -109,15 +138,10 @@ void footprint_stage(const struct model *model, int32_t first, int32_t n, int64_
     out->work_rebuild = max64(out->work_rebuild, f.scratch_rebuild_bytes);
     out->work_input = max64(out->work_input, f.bytes[REGION_INPUT]);
     out->work_weight = max64(out->work_weight, f.bytes[REGION_WEIGHT]);
-    backward = max64(backward, f.bytes[REGION_GRAD_WEIGHT] + max64(f.bytes[REGION_INPUT], f.bytes[REGION_WEIGHT]));
+    out->work_backward =
+        max64(out->work_backward, f.bytes[REGION_GRAD_WEIGHT] + max64(f.bytes[REGION_INPUT], f.bytes[REGION_WEIGHT]));
   }
-  int64_t between = n > 1 ? n - 1 : 0;
-  for (int32_t l = 1; l < n; l++) {
-    bool moves = moved && moved[l] >> FOOTPRINT_MOVES_HIDDEN & 1;
-    *(moves ? &out->move_weight : &out->keep_weight) += boundary;
-  }
-  out->grad_weight += between * boundary;
-  out->work_backward = backward + (between < 2 ? between : 2) * boundary;
+  add_hidden(model, first, n, rows, length, moved, out);
 }
 
 int64_t footprint_tied_floats(const struct model *model) {
@@ -125,11 +149,18 @@ int64_t footprint_tied_floats(const struct model *model) {
   return c->tied ? (c->vocab_size * c->hidden + 15) / 16 * 16 : 0;
 }
 
+int64_t footprint_tied_bytes(const struct model *model) {
+  return footprint_is_given(model) ? 0 : footprint_tied_floats(model) * (int64_t)sizeof(float);
+}
+
+int64_t footprint_parameters(const struct layer *layer) {
+  return layer->has_sizes ? footprint_round(layer->sizes.parameters) : layer->n_floats * (int64_t)sizeof(float);
+}
+
 int64_t footprint_static(const struct model *model, const bool *holds) {
-  int64_t floats = 0;
+  int64_t bytes = 0;
   for (int32_t l = 0; l < model->n_layers; l++)
-    if (holds[l]) floats += 4 * model->layers[l].n_floats;
+    if (holds[l]) bytes += 4 * footprint_parameters(&model->layers[l]);
   bool embed = holds[0], head = holds[model->n_layers - 1];
-  floats += footprint_tied_floats(model) * (embed ? 1 : head ? 5 : 0);
-  return floats * (int64_t)sizeof(float);
+  return bytes + footprint_tied_bytes(model) * (embed ? 1 : head ? 5 : 0);
 }

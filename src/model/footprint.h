@@ -53,8 +53,17 @@ void footprint_layer(const struct model *model, const struct layer *layer, int64
 /* True when R runs the op again: one of the arrays that it writes is kept for the backward and was discarded. An array that
  * several ops write (in place) is discarded when any of them is named. */
 bool footprint_is_rebuilt(const struct layer *layer, int op, uint32_t discarded);
-/* Bytes of a boundary tensor (hidden state or its gradient) between two layers. */
+/* Bytes of the model's hidden state, or its gradient. */
 int64_t footprint_boundary(const struct model *model, int64_t rows, int64_t length);
+/* The same where it leaves a layer: its given size, else the model's. */
+int64_t footprint_output(const struct model *model, int32_t layer, int64_t rows, int64_t length);
+
+/* True when the layers' sizes are given by hand (struct layer_sizes). Then a layer keeps these bytes and no others, discards
+ * all of them as soon as one of its ops is discarded, moves all or none, has no workspace, and a stage holds the outputs
+ * between its layers but not their gradients; a tied table has no copies. Rounded up to 64 bytes, as all is. */
+bool footprint_is_given(const struct model *model);
+/* Bytes of a layer's parameters: its own array of them, one of four. */
+int64_t footprint_parameters(const struct layer *layer);
 
 /* Of consecutive layers first .. first+n-1 that one stage holds, for one micro-batch. */
 struct footprint_stage {
@@ -77,5 +86,7 @@ void footprint_stage(const struct model *model, int32_t first, int32_t n, int64_
 int64_t footprint_static(const struct model *model, const bool *holds);
 /* Floats of a tied table, rounded to 16; 0 when the model is not tied. */
 int64_t footprint_tied_floats(const struct model *model);
+/* Bytes of each array of a tied table beside the layers': 0 when the model is not tied, or sizes are given. */
+int64_t footprint_tied_bytes(const struct model *model);
 
 #endif

@@ -89,6 +89,14 @@ struct tensor {
 
 enum { LAYER_MAX_ACTS = 12, LAYER_MAX_OPS = 10, LAYER_MAX_TENSORS = 12 };
 
+/* What a layer takes by hand, in place of what its ops take: bytes, whatever the rows of a micro-batch. */
+struct layer_sizes {
+  int64_t kept;        /* of a micro-batch, from its forward to its input pass */
+  int64_t kept_weight; /* of these, on to its weight pass */
+  int64_t parameters;
+  int64_t output; /* the hidden state that leaves the layer */
+};
+
 struct layer {
   enum layer_kind kind;
   int32_t block; /* the configuration's layer it belongs to, -1 for embedding and head */
@@ -98,6 +106,8 @@ struct layer {
   struct tensor tensors[LAYER_MAX_TENSORS];
   int64_t n_floats;     /* of the parameter block, a multiple of 16, without a tied tensor; padding stays 0 */
   int64_t n_parameters; /* true parameters (a tied tensor counts in the embedding only) */
+  bool has_sizes;       /* of all layers or of none, and of none where a device computes */
+  struct layer_sizes sizes;
 };
 
 /* What ops need to know of the configuration, whatever its family. */

@@ -1,5 +1,5 @@
 /* Units are what is discarded together: an activation and all ops that write it. Layers of a kind have the same units, so
- * there are few kinds of them. Where the costs know whole layers only, a layer is one unit.
+ * there are few kinds of them. Where the costs or the sizes are of whole layers only, a layer is one unit.
  */
 #include "plan/stage_menu.h"
 
@@ -75,7 +75,7 @@ static void list_units(struct stage_menu *m, int32_t l) {
     units[n] = close_ops(layer, __builtin_ctz(left), all);
     sum += get_seconds(m, l, units[n]);
   }
-  bool additive = fabs(sum - m->whole[l]) <= 1e-9 * m->whole[l];
+  bool additive = !layer->has_sizes && fabs(sum - m->whole[l]) <= 1e-9 * m->whole[l];
   if (!additive && all) add_unit(m, l, all, m->whole[l]);
   for (int k = 0; additive && k < n; k++) add_unit(m, l, units[k], get_seconds(m, l, units[k]));
 }

@@ -12,7 +12,7 @@ struct stage_needs {
   int32_t n_stages;
   double *seconds;   /* [n_ranks][COST_PASS_COUNT][n_layers+1] sums over the layers before */
   int64_t *n_body;   /* [n_layers+1] layers of blocks before */
-  int64_t *n_floats; /* [n_layers+1] parameters before */
+  int64_t *bytes;    /* [n_layers+1] of parameters before */
   uint32_t *all_ops; /* [n_layers] what can be discarded */
 };
 
@@ -71,12 +71,12 @@ struct stage_needs *stage_needs_create(const struct plan_request *request) {
   needs->micro = find_largest(request);
   needs->n_stages = planner_count_stages(request);
   needs->n_body = MEM_NEW(int64_t, model->n_layers + 1);
-  needs->n_floats = MEM_NEW(int64_t, model->n_layers + 1);
+  needs->bytes = MEM_NEW(int64_t, model->n_layers + 1);
   needs->all_ops = MEM_NEW(uint32_t, model->n_layers);
   for (int32_t l = 0; l < model->n_layers; l++) {
     needs->n_body[l + 1] = needs->n_body[l] + (model->layers[l].block >= 0);
     needs->all_ops[l] = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL);
-    needs->n_floats[l + 1] = needs->n_floats[l] + model->layers[l].n_floats;
+    needs->bytes[l + 1] = needs->bytes[l] + footprint_parameters(&model->layers[l]);
   }
   sum_seconds(needs);
   return needs;
@@ -86,7 +86,7 @@ void stage_needs_destroy(struct stage_needs **needs) {
   if (!*needs) return;
   mem_free((*needs)->seconds);
   mem_free((*needs)->n_body);
-  mem_free((*needs)->n_floats);
+  mem_free((*needs)->bytes);
   mem_free((*needs)->all_ops);
   mem_free(*needs);
   *needs = NULL;
@@ -110,16 +110,18 @@ double stage_needs_get_seconds(const struct stage_needs *needs, int32_t rank, in
 /* Parameters, gradients and moments, as footprint_static counts them. */
 static int64_t get_static(const struct stage_needs *needs, int32_t first, int32_t n) {
   const struct model *model = needs->request->model;
-  int64_t floats = 4 * (needs->n_floats[first + n] - needs->n_floats[first]);
   bool embed = first == 0, head = first + n == model->n_layers;
-  floats += footprint_tied_floats(model) * (embed ? 1 : head ? 5 : 0);
-  return floats * (int64_t)sizeof(float);
+  return 4 * (needs->bytes[first + n] - needs->bytes[first]) + footprint_tied_bytes(model) * (embed ? 1 : head ? 5 : 0);
 }
 
 /* Hidden states and gradients beside those of the copies: received and sent ahead, and sent ones not yet let go. */
-static int32_t count_under_way(int32_t stage, int32_t n_stages) {
+static int64_t sum_under_way(int32_t stage, int32_t n_stages, int64_t enters, int64_t leaves) {
   if (n_stages == 1) return 0;
-  return stage == 0 ? 2 : stage == n_stages - 1 ? 3 : 4;
+  return stage == 0 ? 2 * leaves : stage == n_stages - 1 ? 3 * enters : 2 * (enters + leaves);
+}
+
+static int64_t get_output(const struct stage_needs *needs, int32_t layer) {
+  return footprint_output(needs->request->model, layer, needs->micro.rows, needs->micro.length);
 }
 
 static void measure_layers(const struct stage_needs *needs, int32_t first, int32_t n, bool discards,
@@ -133,17 +135,17 @@ struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage
                                   int32_t n) {
   struct footprint_stage kept, discarding;
   int32_t depth = needs->n_stages - stage, copies = depth < needs->request->n_micro ? depth : needs->request->n_micro;
-  int64_t boundary = footprint_boundary(needs->request->model, needs->micro.rows, needs->micro.length);
-  bool receives = stage > 0, sends = stage + 1 < needs->n_stages;
+  int64_t enters = stage > 0 ? get_output(needs, first - 1) : 0;
+  int64_t leaves = stage + 1 < needs->n_stages ? get_output(needs, first + n - 1) : 0;
   measure_layers(needs, first, n, false, &kept);
   measure_layers(needs, first, n, true, &discarding);
-  return (struct stage_need){.forward = get_pass(needs, rank, first, n, COST_FORWARD),
-                             .backward = get_pass(needs, rank, first, n, COST_INPUT) +
-                                         get_pass(needs, rank, first, n, COST_WEIGHT),
-                             .fixed = get_static(needs, first, n) + count_under_way(stage, needs->n_stages) * boundary,
-                             .keep = kept.keep_input + kept.keep_weight + boundary * (receives + sends),
-                             .work_forward = kept.work_forward,
-                             .work_backward = max64(kept.work_backward, discarding.work_rebuild),
-                             .work_discarding = discarding.work_forward,
-                             .copies = copies};
+  return (struct stage_need){
+      .forward = get_pass(needs, rank, first, n, COST_FORWARD),
+      .backward = get_pass(needs, rank, first, n, COST_INPUT) + get_pass(needs, rank, first, n, COST_WEIGHT),
+      .fixed = get_static(needs, first, n) + sum_under_way(stage, needs->n_stages, enters, leaves),
+      .keep = kept.keep_input + kept.keep_weight + enters + leaves,
+      .work_forward = kept.work_forward,
+      .work_backward = max64(kept.work_backward, discarding.work_rebuild),
+      .work_discarding = discarding.work_forward,
+      .copies = copies};
 }
