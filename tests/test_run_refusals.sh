@@ -99,7 +99,12 @@ refuse larger 2 -D data.micro_batch=$((rows + 1)) -D "memory.device_limit=640 Ki
 
 name="more micro-batches than a machine can hold the graph of"
 refuse many 2 -D data.global_batch=1000000000
-says "makes 500000000 micro-batches a step; on 2 stages at most [0-9]+ are possible: raise data.micro_batch to 500,"
+says "makes 500000000 micro-batches a step; on 2 stages at most [0-9]+ are possible: raise data.micro_batch to 477,"
+grep 'penstock: error' "$output" > words
+"$penstock" plan "$deck" -D data.global_batch=1000000000 -D pipeline.stages=2 > "$output" 2>&1
+code=$?
+ends 2
+check diff words "$output" || fail "plan has other words"
 refuse rows 2 -D data.global_batch=1000000000 -D data.micro_batch=1000000000 -D "memory.device_limit=1 MiB"
 says "rank 0 needs [0-9]+ bytes.*or a data.micro_batch below 10000, with a smaller data.global_batch"
 

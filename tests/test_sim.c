@@ -113,10 +113,29 @@ static void test_messages(void) {
   struct sim_times times = {c.seconds, 0};
   const struct sim_result *r = sim_run(sim, &times, 1);
   T_CHECK(r->makespan == 3 * 3 + 4 * 0.5, "%g", r->makespan);
-  T_CHECK(r->message_seconds == 2.0 && fabs(r->exposed_seconds - 1.0) < 1e-12, "exposed %g", r->exposed_seconds);
+  T_CHECK(r->message_seconds == 2.0 && fabs(r->exposed_seconds - 2.0) < 1e-12, "exposed %g", r->exposed_seconds);
   check_times(&c, r);
   sim_destroy(&sim);
   close_case(&c);
+}
+
+/* GPipe of equal stages: between two of them the first message each way is waited for, all others arrive while their rank
+ * computes. */
+static void test_exposed(void) {
+  for (int32_t p = 2; p <= 5; p++)
+    for (int32_t m = 1; m <= 6; m++)
+      for (double send = 0.25; send <= 1; send += 0.75) {
+        struct step_case c;
+        open_case(&c, "gpipe", p, m);
+        set_times(&c, 1, 2, send);
+        struct sim *sim = sim_create(c.dag, c.plan->n_stages);
+        struct sim_times times = {c.seconds, INT64_MAX};
+        const struct sim_result *r = sim_run(sim, &times, 1);
+        double hidden = 1 - r->exposed_seconds / r->message_seconds;
+        T_CHECK(fabs(hidden - (1 - 1.0 / m)) < 1e-12, "%d stages, %d micro-batches: %g hidden", p, m, hidden);
+        sim_destroy(&sim);
+        close_case(&c);
+      }
 }
 
 static void test_random_times(void) {
@@ -138,6 +157,7 @@ int main(void) {
   test_closed_forms();
   test_bubbles();
   test_messages();
+  test_exposed();
   test_random_times();
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());
   return t_end();

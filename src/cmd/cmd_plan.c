@@ -80,7 +80,8 @@ static int make_request(struct plan_job *job) {
   const struct params *params = &job->params;
   int32_t n_ranks = (int32_t)params->pipeline.stages;
   int64_t longest;
-  int status = request_check_rank_limits(params, n_ranks);
+  int status = request_check_count(params, n_ranks);
+  if (!status) status = request_check_rank_limits(params, n_ranks);
   if (!status) status = find_longest(job, &longest);
   if (status) return status;
   int32_t n_micro = request_make_worst(params->data.global_batch, params->data.micro_batch, longest, &job->micro);

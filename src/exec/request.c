@@ -36,6 +36,20 @@ int request_check_positions(const struct params *params, const struct model *mod
   return STATUS_OK;
 }
 
+/* Every rank keeps the graph, about 1.5 KiB a micro-batch and stage. */
+int request_check_count(const struct params *params, int32_t n_stages) {
+  enum { MOST_PASSES = 1 << 22 };
+  int64_t rows = params->data.global_batch, size = params->data.micro_batch;
+  int64_t most = n_stages < MOST_PASSES ? MOST_PASSES / n_stages : 1;
+  int64_t n = (rows + size - 1) / size;
+  if (n <= most) return STATUS_OK;
+  return error_raise(
+      STATUS_MISTAKE,
+      "data.global_batch %lld with data.micro_batch %lld makes %lld micro-batches a step; on %d stages at "
+      "most %lld are possible: raise data.micro_batch to %lld, or lower data.global_batch",
+      (long long)rows, (long long)size, (long long)n, n_stages, (long long)most, (long long)((rows + most - 1) / most));
+}
+
 int32_t request_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro) {
   int64_t n = (rows + micro_batch - 1) / micro_batch;
   struct plan_micro *list = MEM_NEW(struct plan_micro, n);

@@ -17,6 +17,10 @@ int request_create_model(const struct params *params, const char *json, struct m
  * warning. */
 int request_check_positions(const struct params *params, const struct model *model);
 
+/* STATUS_MISTAKE when a step's micro-batches on so many stages make a graph that no machine holds: numbers that are a slip of
+ * the pen must not take the machine's memory. */
+int request_check_count(const struct params *params, int32_t n_stages);
+
 /* Cuts `rows` rows of `length` tokens into micro-batches of `micro_batch` rows: the worst that a deck allows, all labels
  * there. Returns how many; *micro is owned by the caller. */
 int32_t request_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro);

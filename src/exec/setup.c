@@ -142,25 +142,10 @@ static void warn_notes(const char *notes) {
   }
 }
 
-/* Every rank keeps the graph of all micro-batches of a step, about 1.5 KiB a micro-batch and stage: numbers that are a slip
- * of the pen must not take the machine's memory. */
-static int check_count(const struct params *params, int n_stages) {
-  enum { MOST_PASSES = 4000000 };
-  int64_t rows = params->data.global_batch, size = params->data.micro_batch;
-  int64_t most = n_stages < MOST_PASSES ? MOST_PASSES / n_stages : 1;
-  int64_t n = (rows + size - 1) / size;
-  if (n <= most) return STATUS_OK;
-  return error_raise(
-      STATUS_MISTAKE,
-      "data.global_batch %lld with data.micro_batch %lld makes %lld micro-batches a step; on %d stages at "
-      "most %lld are possible: raise data.micro_batch to %lld, or lower data.global_batch",
-      (long long)rows, (long long)size, (long long)n, n_stages, (long long)most, (long long)((rows + most - 1) / most));
-}
-
 int setup_deck_plan_all(struct comm *comm, const struct params *params, const struct model *model, int64_t longest,
                         int64_t share_bytes, struct plan **plan) {
   struct plan_micro *micro;
-  int status = check_count(params, comm_get_size(comm));
+  int status = request_check_count(params, comm_get_size(comm));
   if (status) return status;
   struct deck_request request = {0};
   struct cost *cost = NULL;

@@ -67,6 +67,8 @@ static void measure_rank(const struct dag *dag, int32_t rank, double step_end, s
   }
   out->first_start = out->idle.fill = r->start[dag->stream_nodes[offset[0]]];
   struct progress p = {.at = out->first_start};
+  /* What a rank waits for before its first pass is exposed as anything later. */
+  r->exposed_seconds += get_exposed(dag, r, dag->stream_nodes[offset[0]], 0);
   for (int32_t k = offset[0]; k < offset[1]; k++) measure_node(dag, dag->stream_nodes[k], &p, r);
   out->last_end = p.at;
   out->idle.drain = step_end - p.at;
