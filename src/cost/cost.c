@@ -138,6 +138,10 @@ double cost_get_recompute(const struct cost *cost, int32_t rank, int32_t layer, 
   return cost->source->get_recompute(cost, rank, layer, discarded, rows, length) / cost->speeds[rank];
 }
 
+bool cost_ranks_alike(const struct cost *cost, int32_t a, int32_t b) {
+  return cost->speeds[a] == cost->speeds[b] && (!cost->source->ranks_alike || cost->source->ranks_alike(cost, a, b));
+}
+
 bool cost_recomputes_whole(const struct cost *cost) { return cost->source->recomputes_whole; }
 
 double cost_get_share_factor(const struct cost *cost, enum cost_pass pass, int64_t n_body) {

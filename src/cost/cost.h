@@ -63,6 +63,9 @@ double cost_get_recompute(const struct cost *cost, int32_t rank, int32_t layer, 
 /* True when recomputation costs the whole share of a stage as soon as anything of it is discarded (uniform). */
 bool cost_recomputes_whole(const struct cost *cost);
 
+/* True when all ops take as long on one rank as on the other. */
+bool cost_ranks_alike(const struct cost *cost, int32_t a, int32_t b);
+
 /* A list of uniform times gives each rank's whole share, so that a layer's time depends on how many blocks' layers the rank
  * holds. The functions above take an even split; times the factors here they are those of a rank that holds n_body layers
  * between embedding and head. 1 for every other source. */

@@ -14,6 +14,8 @@ struct cost_source {
                    int64_t length);
   double (*get_recompute)(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded, int64_t rows,
                           int64_t length);
+  /* Whether get_op and get_recompute give the same for both ranks. NULL: for any two. */
+  bool (*ranks_alike)(const struct cost *cost, int32_t a, int32_t b);
   /* At speed 1, of n parameters. NULL: no time. */
   double (*get_update)(const struct cost *cost, int64_t n_floats);
   double (*get_norm)(const struct cost *cost, int64_t n_floats);

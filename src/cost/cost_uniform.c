@@ -54,6 +54,13 @@ static double get_recompute(const struct cost *cost, int32_t rank, int32_t layer
   return get_part(cost, PARAMS_TIME_recompute_ms, rank, layer);
 }
 
+static bool are_alike(const struct cost *cost, int32_t a, int32_t b) {
+  const struct uniform *u = cost->data;
+  for (int t = 0; t < PARAMS_TIME_COUNT; t++)
+    if (u->seconds[t] && u->seconds[t][a] != u->seconds[t][b]) return false;
+  return true;
+}
+
 static double get_share_factor(const struct cost *cost, enum params_time time, int64_t n_body) {
   const struct uniform *u = cost->data;
   if (!u->by_rank[time] || n_body == 0) return 1;
@@ -64,5 +71,6 @@ const struct cost_source cost_uniform = {.create = create,
                                          .destroy = destroy,
                                          .get_op = get_op,
                                          .get_recompute = get_recompute,
+                                         .ranks_alike = are_alike,
                                          .get_share_factor = get_share_factor,
                                          .recomputes_whole = true};

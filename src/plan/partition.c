@@ -19,9 +19,10 @@ static int32_t count_blocks(const struct model *model) {
   return n;
 }
 
-/* The layer at which `halves` half blocks have passed; the model's end counts the head's side of the last block. */
-static int find_cut(const struct model *model, int64_t halves, int32_t *layer) {
-  int32_t block = (int32_t)(halves / 2), l = 0;
+/* The layer at which `halves` half blocks have passed, from layer `first` on, the cut before; the model's end counts the
+ * head's side of the last block. */
+static int find_cut(const struct model *model, int64_t halves, int32_t first, int32_t *layer) {
+  int32_t block = (int32_t)(halves / 2), l = first;
   while (l < model->n_layers && (model->layers[l].block < block && (l == 0 || model->layers[l].block >= 0))) l++;
   if (halves % 2) {
     l++;
@@ -37,14 +38,14 @@ static int find_cut(const struct model *model, int64_t halves, int32_t *layer) {
 /* sizes[] in half blocks -> stages[]: embedding with the first, head with the last. */
 static int fill_stages(const struct plan_request *request, const int64_t *sizes, struct plan_stage *stages) {
   int64_t halves = 0;
-  int32_t n_stages = planner_count_stages(request);
+  int32_t n_stages = planner_count_stages(request), first = 0;
   for (int32_t s = 0; s < n_stages; s++) {
-    int32_t first = 0, end = request->model->n_layers;
-    int status = s > 0 ? find_cut(request->model, halves, &first) : STATUS_OK;
+    int32_t end = request->model->n_layers;
     halves += sizes[s];
-    if (!status && s < n_stages - 1) status = find_cut(request->model, halves, &end);
+    int status = s < n_stages - 1 ? find_cut(request->model, halves, first, &end) : STATUS_OK;
     if (status) return status;
     stages[s] = (struct plan_stage){first, end - first};
+    first = end;
   }
   return STATUS_OK;
 }

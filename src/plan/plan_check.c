@@ -86,7 +86,8 @@ static int check_recompute(const struct plan *plan) {
  * ascending order and has every micro-batch once, one number says it all. */
 struct progress {
   int32_t forward, rebuilt, input, weight;
-  uint8_t *done; /* [n_micro] of free orders, else NULL: the passes of each micro-batch so far, a bit each */
+  const bool *rebuilds; /* [n_micro] whether the micro-batch has an R here; NULL: none has */
+  uint8_t *done;        /* [n_micro] of free orders, else NULL: the passes of each micro-batch so far, a bit each */
 };
 
 enum { DID_FORWARD = 1, DID_REBUILD = 2, DID_INPUT = 4, DID_WEIGHT = 8 };
@@ -97,24 +98,26 @@ static int refuse_action(const struct plan_action *a, int32_t rank, int64_t plac
                      (int)a->stage, name, (int)a->micro, reason);
 }
 
+static bool rebuilds(const struct progress *at, int32_t micro) { return at->rebuilds && at->rebuilds[micro]; }
+
 /* The first micro-batch from `micro` on that recomputes on the stage. */
-static int32_t find_recomputed(const struct plan *plan, int32_t stage, int32_t micro) {
-  while (micro < plan->n_micro && !plan_recomputes(plan, stage, micro)) micro++;
+static int32_t find_recomputed(const struct plan *plan, const struct progress *at, int32_t micro) {
+  while (micro < plan->n_micro && !rebuilds(at, micro)) micro++;
   return micro;
 }
 
 /* The same without the order of micro-batches: each pass once, after what it needs. */
-static const char *advance_freely(const struct plan *plan, const struct plan_action *a, struct progress *at) {
+static const char *advance_freely(const struct plan_action *a, struct progress *at) {
   static const uint8_t does[] = {[NODE_F] = DID_FORWARD,
                                  [NODE_R] = DID_REBUILD,
                                  [NODE_B] = DID_INPUT | DID_WEIGHT,
                                  [NODE_I] = DID_INPUT,
                                  [NODE_W] = DID_WEIGHT};
   uint8_t *done = &at->done[a->micro], needs = 0;
-  bool rebuilds = a->kind != NODE_F && plan_recomputes(plan, a->stage, a->micro);
-  if (a->kind == NODE_R && !rebuilds) return "a recomputation where nothing was discarded";
+  bool has_rebuild = a->kind != NODE_F && rebuilds(at, a->micro);
+  if (a->kind == NODE_R && !has_rebuild) return "a recomputation where nothing was discarded";
   if (a->kind != NODE_F) needs |= DID_FORWARD;
-  if (rebuilds && a->kind != NODE_R) needs |= DID_REBUILD;
+  if (has_rebuild && a->kind != NODE_R) needs |= DID_REBUILD;
   if (a->kind == NODE_W) needs |= DID_INPUT;
   if (*done & does[a->kind]) return "each pass must come once";
   if ((*done & needs) != needs) return "a pass before one that it needs";
@@ -129,11 +132,10 @@ static const char *advance_freely(const struct plan *plan, const struct plan_act
 static const char *advance(const struct plan *plan, const struct plan_action *a, struct progress *at) {
   bool input = a->kind == NODE_B || a->kind == NODE_I, weight = a->kind == NODE_B || a->kind == NODE_W;
   if (a->kind == NODE_F && a->micro != at->forward) return "forwards must go in ascending order, each once";
-  if (a->kind == NODE_R && a->micro != find_recomputed(plan, a->stage, at->rebuilt))
+  if (a->kind == NODE_R && a->micro != find_recomputed(plan, at, at->rebuilt))
     return "recomputations must go in ascending order, each once, where something was discarded";
   if (a->kind == NODE_R && a->micro >= at->forward) return "a recomputation before its forward";
-  if (input && a->micro >= at->rebuilt && plan_recomputes(plan, a->stage, a->micro))
-    return "a backward before its recomputation";
+  if (input && a->micro >= at->rebuilt && rebuilds(at, a->micro)) return "a backward before its recomputation";
   if (input && a->micro != at->input) return "backwards must go in ascending order, each once";
   if (input && a->micro >= at->forward) return "a backward before its forward";
   if (weight && a->micro != at->weight) return "weight passes must go in ascending order, each once";
@@ -154,7 +156,7 @@ static int check_action(const struct plan *plan, int32_t rank, int64_t place, st
   if (plan->forward_only && a->kind != NODE_F)
     return refuse_action(a, rank, place, "a plan for evaluation has forwards only");
   struct progress *at = &stages[a->stage];
-  const char *reason = at->done ? advance_freely(plan, a, at) : advance(plan, a, at);
+  const char *reason = at->done ? advance_freely(a, at) : advance(plan, a, at);
   return reason ? refuse_action(a, rank, place, reason) : STATUS_OK;
 }
 
@@ -170,10 +172,26 @@ static int check_complete(const struct plan *plan, const struct progress *stages
   return STATUS_OK;
 }
 
+/* [n_stages][n_micro] which have an R; NULL when the plan recomputes nothing. Owned by the caller. */
+static bool *list_rebuilds(const struct plan *plan) {
+  if (plan->n_recompute == 0) return NULL;
+  bool *list = MEM_NEW(bool, (int64_t)plan->n_stages * plan->n_micro);
+  for (int32_t k = 0; k < plan->n_recompute; k++) {
+    const struct plan_recompute *r = &plan->recompute[k];
+    bool *stage = list + (int64_t)plan_get_stage(plan, r->layer) * plan->n_micro;
+    for (int32_t i = r->first_micro; i <= r->last_micro; i++) stage[i] = true;
+  }
+  return list;
+}
+
 static int check_orders(const struct plan *plan) {
   struct progress *stages = MEM_NEW(struct progress, plan->n_stages);
   uint8_t *done = plan->free_order ? MEM_NEW(uint8_t, (int64_t)plan->n_stages * plan->n_micro) : NULL;
-  for (int32_t s = 0; s < plan->n_stages && done; s++) stages[s].done = done + (int64_t)s * plan->n_micro;
+  bool *list = list_rebuilds(plan);
+  for (int32_t s = 0; s < plan->n_stages; s++) {
+    if (done) stages[s].done = done + (int64_t)s * plan->n_micro;
+    if (list) stages[s].rebuilds = list + (int64_t)s * plan->n_micro;
+  }
   int status = STATUS_OK;
   if (plan->order_offset[0] != 0) status = error_raise(STATUS_FAILED, "plan: orders do not start at 0");
   for (int32_t r = 0; r < plan->n_ranks && !status; r++) {
@@ -182,6 +200,7 @@ static int check_orders(const struct plan *plan) {
     for (int64_t k = 0; k < n && !status; k++) status = check_action(plan, r, k, stages);
   }
   if (!status) status = check_complete(plan, stages);
+  mem_free(list);
   mem_free(done);
   mem_free(stages);
   return status;

@@ -10,7 +10,8 @@ struct stage_needs {
   const struct plan_request *request;
   struct plan_micro micro;
   int32_t n_stages;
-  double *seconds;   /* [n_ranks][COST_PASS_COUNT][n_layers+1] sums over the layers before */
+  int32_t *alike;    /* [n_ranks] the row of sums that a rank has; ranks that are alike share one */
+  double *seconds;   /* [rows][COST_PASS_COUNT][n_layers+1] sums over the layers before */
   int64_t *n_body;   /* [n_layers+1] layers of blocks before */
   int64_t *bytes;    /* [n_layers+1] of parameters before */
   uint32_t *all_ops; /* [n_layers] what can be discarded */
@@ -49,19 +50,35 @@ static struct plan_micro find_largest(const struct plan_request *request) {
 }
 
 static double *get_sums(const struct stage_needs *needs, int32_t rank, enum cost_pass pass) {
-  int64_t row = (int64_t)rank * COST_PASS_COUNT + pass;
+  int64_t row = (int64_t)needs->alike[rank] * COST_PASS_COUNT + pass;
   return needs->seconds + row * (needs->request->model->n_layers + 1);
+}
+
+/* Numbers the rows; firsts[row] is the first rank that has it. Returns how many: only ranks given by hand differ. */
+static int32_t number_rows(const struct plan_request *r, int32_t *alike, int32_t *firsts) {
+  int32_t n = 0;
+  for (int32_t rank = 0; rank < r->n_ranks; rank++) {
+    int32_t row = 0;
+    while (row < n && r->cost && !cost_ranks_alike(r->cost, firsts[row], rank)) row++;
+    if (row == n) firsts[n++] = rank;
+    alike[rank] = row;
+  }
+  return n;
 }
 
 static void sum_seconds(struct stage_needs *needs) {
   const struct plan_request *r = needs->request;
-  needs->seconds = MEM_NEW(double, (int64_t)r->n_ranks *COST_PASS_COUNT *(r->model->n_layers + 1));
-  for (int32_t rank = 0; r->cost && rank < r->n_ranks; rank++)
+  needs->alike = MEM_NEW(int32_t, r->n_ranks);
+  int32_t *firsts = MEM_NEW(int32_t, r->n_ranks), n_rows = number_rows(r, needs->alike, firsts);
+  needs->seconds = MEM_NEW(double, (int64_t)n_rows *COST_PASS_COUNT *(r->model->n_layers + 1));
+  for (int32_t row = 0; r->cost && row < n_rows; row++)
     for (enum cost_pass pass = 0; pass < COST_PASS_COUNT; pass++) {
+      int32_t rank = firsts[row];
       double *sum = get_sums(needs, rank, pass);
       for (int32_t l = 0; l < r->model->n_layers; l++)
         sum[l + 1] = sum[l] + cost_get_layer(r->cost, rank, l, pass, needs->micro.rows, needs->micro.length);
     }
+  mem_free(firsts);
 }
 
 struct stage_needs *stage_needs_create(const struct plan_request *request) {
@@ -84,6 +101,7 @@ struct stage_needs *stage_needs_create(const struct plan_request *request) {
 
 void stage_needs_destroy(struct stage_needs **needs) {
   if (!*needs) return;
+  mem_free((*needs)->alike);
   mem_free((*needs)->seconds);
   mem_free((*needs)->n_body);
   mem_free((*needs)->bytes);

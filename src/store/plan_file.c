@@ -74,16 +74,33 @@ static int give_rows(struct h5_file *file, const struct rows_table *table, void 
   return status;
 }
 
+/* Nodes and edges of a large plan are many: block by block, their rows need hardly any memory. */
+enum { BLOCK_ROWS = 1 << 16 };
+
 static int write_nodes(struct h5_file *file, const struct dag *dag, const struct plan_file_prediction *p) {
-  struct node_row *rows = MEM_NEW(struct node_row, dag->n_nodes);
-  for (int32_t i = 0; i < dag->n_nodes; i++)
-    rows[i] = trace_rows_make_node(dag, i, 0, p ? p->start_s[i] : NAN, p ? p->end_s[i] : NAN);
-  int status = give_rows(file, trace_rows_get_nodes(), rows, dag->n_nodes);
-  if (status) return status;
-  struct plan_file_edge *pairs = MEM_NEW(struct plan_file_edge, dag->n_edges);
-  for (int64_t i = 0; i < dag->n_edges; i++)
-    pairs[i] = (struct plan_file_edge){.from = dag->edge_from[i], .to = dag->edge_to[i]};
-  return give_rows(file, &edges, pairs, dag->n_edges);
+  struct node_row *rows = MEM_NEW(struct node_row, BLOCK_ROWS);
+  int status = rows_create(file, trace_rows_get_nodes());
+  for (int64_t first = 0; first < dag->n_nodes && !status; first += BLOCK_ROWS) {
+    int64_t n = dag->n_nodes - first < BLOCK_ROWS ? dag->n_nodes - first : BLOCK_ROWS;
+    for (int64_t i = first; i < first + n; i++)
+      rows[i - first] = trace_rows_make_node(dag, (int32_t)i, 0, p ? p->start_s[i] : NAN, p ? p->end_s[i] : NAN);
+    status = rows_append(file, trace_rows_get_nodes(), rows, n);
+  }
+  mem_free(rows);
+  return status;
+}
+
+static int write_edges(struct h5_file *file, const struct dag *dag) {
+  struct plan_file_edge *rows = MEM_NEW(struct plan_file_edge, BLOCK_ROWS);
+  int status = rows_create(file, &edges);
+  for (int64_t first = 0; first < dag->n_edges && !status; first += BLOCK_ROWS) {
+    int64_t n = dag->n_edges - first < BLOCK_ROWS ? dag->n_edges - first : BLOCK_ROWS;
+    for (int64_t i = 0; i < n; i++)
+      rows[i] = (struct plan_file_edge){.from = dag->edge_from[first + i], .to = dag->edge_to[first + i]};
+    status = rows_append(file, &edges, rows, n);
+  }
+  mem_free(rows);
+  return status;
 }
 
 static int write_peaks(struct h5_file *file, const struct dag *dag) {
@@ -196,6 +213,7 @@ static int write_attributes(struct h5_file *file, const struct plan_file_content
 
 static int write_tables(struct h5_file *file, const struct plan_file_content *content) {
   int status = write_nodes(file, content->dag, content->prediction);
+  if (!status) status = write_edges(file, content->dag);
   if (!status) status = write_layers(file, content->plan, content->model);
   if (!status) status = write_stages(file, content->plan);
   if (!status) status = write_micros(file, content->plan);
