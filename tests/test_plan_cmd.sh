@@ -216,9 +216,23 @@ refuse() {
   is_silent out
   warns "$wanted"
 }
+# No profile, an empty one, one that is none: the times of the preset, and said so; on any machine.
+run 0 plan deck.yml -D cost.source=profile
+says 'costs: preset cpu, not measured \(profile RUN/profile.h5: there is no such file\)$'
+says 'times are counted from the ops for the preset cpu instead, not measured: penstock profile measures them'
+run 0 simulate RUN/plan.h5 -D cost.source=profile -D cost.profile=nowhere.h5 -D device.preset=h100 --json
+says '"cost_source": "preset h100, not measured \(profile nowhere.h5: there is no such file\)"'
+: > empty.h5
+echo 'this is no HDF5 file' > text.h5
+for file in empty.h5 text.h5 .; do
+  run 0 plan deck.yml -D "cost={profile: $file}" -D cost.uniform={} --compare
+  says "^costs: preset cpu, not measured \(profile $file: "
+done
+run 0 plan deck.yml -D cost.source=uniform -D cost.profile=empty.h5
+says 'costs: uniform$'
+
 refuse 'cost.uniform: forward_ms lists 2 ranks, the plan has 4' deck.yml -D 'cost.uniform={forward_ms: [1, 2]}'
 refuse "'cost.source' is uniform, but 'cost.uniform' gives no times" preset.yml -D cost.source=uniform
-refuse "'cost.source' is 'profile', which is not available" deck.yml -D cost.source=profile
 refuse 'device.rank_speeds names rank 4' deck.yml -D 'device.rank_speeds={4: 2}'
 refuse 'pipeline.stages 11: a model of 8 blocks' deck.yml -D pipeline.stages=11 -D pipeline.partition=even
 refuse 'pipeline.stages 19 .* a model of 8 blocks .* at most 18 stages' deck.yml -D pipeline.stages=19

@@ -73,7 +73,7 @@ static void check_trace(const char *path, const struct trace_case *c, const int6
   T_CHECK(wrong == 0, "%" PRId64 " rows are wrong", wrong);
   for (int64_t i = 0; i < n_lines && n_lines == n_steps; i++)
     T_CHECK(lines[i].step == steps[i] && lines[i].loss == 3.0 / (double)steps[i] && lines[i].tokens == steps[i] * 100 &&
-                lines[i].seconds == (double)steps[i] * 0.125 && isnan(lines[i].predicted_seconds) &&
+                lines[i].seconds == (double)steps[i] * 0.125 && lines[i].predicted_seconds == (double)steps[i] * 0.25 &&
                 lines[i].plan_hash == (int64_t)c->plan->hash,
             "step %" PRId64, steps[i]);
   for (int64_t i = 0; i < n_peaks && n_peaks == n_steps * size; i++)

@@ -57,6 +57,7 @@ static inline void add_step(struct trace *trace, struct comm *comm, const struct
   struct trace_step info = {.step = step,
                             .loss = 3.0 / (double)step,
                             .tokens = step * 100,
+                            .predicted_seconds = (double)step * 0.25,
                             .seconds = (double)step * 0.125,
                             .plan_hash = c->plan->hash,
                             .start = begin};

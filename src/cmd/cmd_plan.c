@@ -10,6 +10,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "data/dataset.h"
+#include "exec/costs.h"
 #include "exec/predict.h"
 #include "exec/setup.h"
 #include "input/deck.h"
@@ -89,7 +90,7 @@ static int make_request(struct plan_job *job) {
   for (int32_t r = 0; r < n_ranks; r++) job->limits[r] = request_get_limit(params, r, INT64_MAX);
   status = request_open(params, job->model, n_ranks, n_micro, job->micro, job->limits, &job->request);
   job->request.plan.notes = &job->notes; /* beside those of the costs */
-  if (!status) status = cost_create(params, job->model, n_ranks, &job->cost, &job->notes);
+  if (!status) status = costs_open(params, job->model, n_ranks, NULL, &job->cost, &job->notes);
   job->request.plan.cost = job->cost;
   if (!status) cost_put_sizes(job->cost, job->model);
   return status;

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "exec/costs.h"
 #include "exec/predict.h"
 #include "input/deck.h"
 #include "report/plan_report.h"
@@ -42,13 +43,13 @@ static int simulate(const struct params *params, struct model *model, struct pla
   struct cost *cost = NULL;
   struct prediction prediction;
   char *notes = NULL;
-  int status = cost_create(params, model, plan->n_ranks, &cost, &notes);
+  int status = costs_open(params, model, plan->n_ranks, NULL, &cost, &notes);
   if (status) {
     plan_destroy(&plan);
     return status;
   }
   cost_put_sizes(cost, model);
-  status = predict_plan(plan, model, cost, n, &prediction);
+  status = predict_plan(plan, model, cost, 1, n, &prediction);
   if (!status) {
     struct plan_report report = {prediction.plan,   prediction.dag,        model,
                                  prediction.result, cost_get_source(cost), notes};

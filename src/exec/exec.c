@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 #include "comm/watchdog.h"
 #include "exec/exec_internal.h"
+#include "exec/forecast.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -119,11 +120,23 @@ bool exec_advance_network(struct exec *x) {
 }
 
 /* Between two ops of a compute node. */
-static void poll_network(void *context, int32_t layer, int op, enum pass pass) {
-  (void)layer, (void)op, (void)pass;
-  struct exec *x = context;
+static void poll_network(struct exec *x) {
   comm_poll(x->step->comm);
   exec_advance_network(x);
+}
+
+/* The time of an op is that until its end, from the end of what was done after the one before. */
+static void end_op(void *context, int32_t layer, int op, enum pass pass) {
+  struct exec *x = context;
+  if (!x->step->op_seconds) {
+    poll_network(x);
+    return;
+  }
+  double now = clock_now();
+  enum comparison_pass kind = x->rebuilds ? COMPARISON_RECOMPUTE : (enum comparison_pass)pass;
+  x->step->op_seconds[forecast_op_slot(x->step->state->model->layers[layer].kind, op, kind)] += now - x->op_begin;
+  poll_network(x);
+  x->op_begin = clock_now();
 }
 
 /* ---- compute ---- */
@@ -156,9 +169,11 @@ static void compute_stage(struct exec *x, const struct dag_node *node) {
                           .n_layers = stage->n_layers,
                           .discarded = discarded,
                           .batch = &batch,
-                          .between = poll_network,
+                          .between = end_op,
                           .context = x};
   exec_find_buffers(x, node->stage, node->micro, run.buffers);
+  x->rebuilds = node->kind == NODE_R;
+  x->op_begin = clock_now();
   stage_pass_run((enum node_kind)node->kind, &run);
   mem_free(discarded);
   if (node->kind == NODE_F) x->result->loss_sum += loss_sum;

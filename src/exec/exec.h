@@ -26,6 +26,7 @@ struct exec_step {
   bool keep_gradients;           /* no update: gradient sums are completed and left in place (for verify) */
   const struct sim_times *times; /* what nodes take on a device that keeps time; NULL: the device computes */
   struct trace_span *spans;      /* [nodes of this rank] filled in: spans[i] for node rank_offset[rank] + i */
+  double *op_seconds; /* [FORECAST_OPS] of forecast.h: what this rank's ops took is added; NULL: not wanted */
 };
 
 struct exec_result {

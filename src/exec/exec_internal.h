@@ -36,6 +36,8 @@ struct exec {
   struct exec_result *result;
   int32_t rank, first, n_nodes; /* this rank's nodes are first .. first + n_nodes - 1 */
   int32_t n_done;
+  double op_begin;      /* clock when the op under way began */
+  bool rebuilds;        /* it is one of an R */
   int32_t last_compute; /* the rank's last compute node once it has run, else -1 */
   bool *done;           /* [n_nodes] */
   struct exec_stream streams[STREAM_COUNT];

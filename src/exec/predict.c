@@ -9,6 +9,7 @@
 static void simulate(struct prediction *p, const struct model *model, const struct cost *cost, int32_t n_iterations) {
   p->seconds = MEM_NEW(double, p->dag->n_nodes);
   dag_price(p->dag, p->plan, model, cost, p->seconds);
+  for (int32_t v = 0; v < p->dag->n_nodes; v++) p->seconds[v] /= p->time_scale;
   p->sim = sim_create(p->dag, p->plan->n_stages);
   struct sim_times times = {p->seconds, cost_get_eager_bytes(cost)};
   p->result = sim_run(p->sim, &times, n_iterations);
@@ -16,15 +17,15 @@ static void simulate(struct prediction *p, const struct model *model, const stru
 
 int predict_request(const char *planner, const struct plan_request *request, const struct cost *cost,
                     struct prediction *prediction) {
-  *prediction = (struct prediction){0};
+  *prediction = (struct prediction){.time_scale = 1};
   int status = request_plan(planner, request, &prediction->plan, &prediction->dag);
   if (!status) simulate(prediction, request->model, cost, 1);
   return status;
 }
 
-int predict_plan(struct plan *plan, const struct model *model, const struct cost *cost, int32_t n_iterations,
-                 struct prediction *prediction) {
-  *prediction = (struct prediction){.plan = plan};
+int predict_plan(struct plan *plan, const struct model *model, const struct cost *cost, double time_scale,
+                 int32_t n_iterations, struct prediction *prediction) {
+  *prediction = (struct prediction){.plan = plan, .time_scale = time_scale};
   int status = dag_build(plan, model, &prediction->dag);
   if (!status) status = dag_check(prediction->dag, plan);
   if (status)
@@ -60,8 +61,9 @@ static int32_t find_largest(const struct plan *plan) {
 }
 
 /* One row an op, for the largest micro-batch. Owned by the caller. */
-static struct plan_file_cost *list_costs(const struct plan *plan, const struct model *model, const struct cost *cost,
+static struct plan_file_cost *list_costs(const struct prediction *p, const struct model *model, const struct cost *cost,
                                          int64_t *n) {
+  const struct plan *plan = p->plan;
   struct plan_file_cost *rows = MEM_NEW(struct plan_file_cost, (int64_t)model->n_layers * LAYER_MAX_OPS);
   int32_t largest = find_largest(plan);
   const struct plan_micro *micro = &plan->micro[largest];
@@ -75,8 +77,8 @@ static struct plan_file_cost *list_costs(const struct plan *plan, const struct m
     for (int32_t o = 0; o < layer->n_ops; o++) {
       double seconds[COST_PASS_COUNT];
       for (enum cost_pass pass = 0; pass < COST_PASS_COUNT; pass++)
-        seconds[pass] =
-            cost_get_op(cost, rank, l, o, pass, micro->rows, micro->length) * cost_get_share_factor(cost, pass, n_body);
+        seconds[pass] = cost_get_op(cost, rank, l, o, pass, micro->rows, micro->length) *
+                        cost_get_share_factor(cost, pass, n_body) / p->time_scale;
       rows[(*n)++] = (struct plan_file_cost){.layer = l,
                                              .op = o,
                                              .kind = (int8_t)layer->ops[o].kind,
@@ -95,7 +97,7 @@ int predict_write(const struct prediction *p, const struct model *model, const s
                                             .end_s = p->result->end,
                                             .step_s = p->result->step,
                                             .cost_source = cost_get_source(cost)};
-  struct plan_file_cost *costs = list_costs(p->plan, model, cost, &prediction.n_costs);
+  struct plan_file_cost *costs = list_costs(p, model, cost, &prediction.n_costs);
   prediction.costs = costs;
   struct plan_file_content content = {p->plan, p->dag, model, deck, model_json, &prediction};
   int status = plan_file_write(path, &content);

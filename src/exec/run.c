@@ -92,14 +92,16 @@ static int raise_not_finite(const struct run *run, int64_t step, const struct tr
 
 static bool is_multiple(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
-/* Trace rows of the step; all ranks write them together every trace_every steps. */
+/* The step's times and trace rows; all ranks write them together every trace_every steps. */
 static int add_trace(struct run *run, const struct trainer_result *result) {
+  double predicted = run_compare_step(run, result);
   if (!run->trace) return STATUS_OK;
   const struct step_graph *graph = &run->trainer->train;
   struct trace_step row = {.step = run->step,
                            .loss = result->loss,
                            .tokens = 0,
                            .seconds = result->seconds,
+                           .predicted_seconds = predicted,
                            .plan_hash = graph->plan->hash,
                            .start = result->start};
   for (int32_t i = 0; i < graph->plan->n_micro; i++) row.tokens += graph->plan->micro[i].tokens;
@@ -202,6 +204,7 @@ static int close_trace_all(struct run *run, int status) {
 /* Everything after the last step: checkpoint, trace, STATUS. */
 static int finish_all(struct run *run, int status, const char *stopped) {
   if (!status) status = save_last_all(run);
+  if (!status) status = weigh_output(run, run_compare_end_all(run));
   if (run->trace) status = close_trace_all(run, status);
   run_timed_report(run);
   if (run->rank != 0) return status ? status : stopped ? STATUS_STOPPED : STATUS_OK;

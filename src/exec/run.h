@@ -8,6 +8,8 @@
 #include "exec/trainer.h"
 #include "store/rundir.h"
 
+struct cost;
+struct run_compare;
 struct trace;
 
 struct run {
@@ -39,6 +41,7 @@ struct run {
     int64_t late_step;
   } timed;
   struct trace *trace; /* NULL when run.trace_every is 0 */
+  struct run_compare *compare;
 
   int64_t step, next_sample, tokens; /* done so far */
   int64_t saved_step;                /* of the newest checkpoint, -1: none */
@@ -64,6 +67,19 @@ int run_timed_open(struct run *run, int64_t saved);
 /* Keeps a step's times for the end, where they are reported. */
 void run_timed_note(struct run *run, const struct trainer_result *result);
 void run_timed_report(const struct run *run);
+
+/* run_compare.c: what steps were predicted to take. Opens the costs of cost.source; what they lack is said. Collective. */
+int run_compare_open_all(struct run *run);
+void run_compare_close(struct run *run);
+/* What rank 0 predicts with; NULL on the others. */
+const struct cost *run_compare_get_cost(const struct run *run);
+/* What all predicted times are divided by: device.time_scale on a device that keeps time. */
+double run_compare_get_scale(const struct run *run);
+/* Keeps a step's times, before another graph takes its place. Returns the seconds predicted for it: rank 0, NaN elsewhere. */
+double run_compare_step(const struct run *run, const struct trainer_result *result);
+/* Predicted beside measured, in the log and in the trace; nothing when no step was done. Collective; a status of this
+ * rank alone: the trace cannot be written. */
+int run_compare_end_all(const struct run *run);
 
 /* run_save.c: a checkpoint of the current step; obeys run.on_save_error (a failure with `continue` is a warning and OK).
  * Collective. */

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "cost/cost.h"
+#include "exec/predict.h"
 #include "store/checkpoint.h"
 #include "store/disk.h"
 #include "store/trace.h"
@@ -86,16 +87,17 @@ static int64_t get_share(const struct run *run) {
   return run->params->device.backend == PARAMS_BACKEND_TIMED ? INT64_MAX : run->topo.memory_share_bytes;
 }
 
-/* plan.h5 holds the plan for the worst micro-batches with its graph. */
+/* plan.h5 holds the plan for the worst micro-batches with its graph and what it is predicted to take. */
 static int write_plan(const struct run *run) {
   if (run->rank != 0) return STATUS_OK;
-  struct dag *dag = NULL;
+  const struct cost *cost = run_compare_get_cost(run);
+  struct prediction prediction;
+  int status = predict_plan(plan_dup_with_micro(run->plan, run->plan->micro), run->model, cost,
+                            run_compare_get_scale(run), 1, &prediction);
+  if (status) return status;
   char *path = make_path(run, "plan.h5");
-  int status = dag_build(run->plan, run->model, &dag);
-  if (!status)
-    status = plan_file_write(path,
-                             &(struct plan_file_content){run->plan, dag, run->model, run->deck, run->model_json, NULL});
-  dag_destroy(&dag);
+  status = predict_write(&prediction, run->model, cost, path, run->deck, run->model_json);
+  predict_fini(&prediction);
   mem_free(path);
   return status;
 }
@@ -167,6 +169,7 @@ int run_open_all(struct run *run, bool *done) {
     status = setup_deck_plan_all(run->comm, run->params, run->model, get_longest(run), get_share(run), &run->plan);
   if (!status) setup_note_plan(run->params, run->plan);
   if (!status) status = open_trainer_all(run);
+  if (!status) status = run_compare_open_all(run);
   if (!status) status = write_used_all(run);
   if (!status) status = comm_agree_all(run->comm, write_plan(run));
   if (!status) run_report_start_all(run);
@@ -178,6 +181,7 @@ int run_open_all(struct run *run, bool *done) {
 
 void run_close_all(struct run *run) {
   if (run->trace) trace_close_all(&run->trace);
+  run_compare_close(run);
   trainer_destroy(&run->trainer);
   cost_destroy(&run->cost);
   plan_destroy(&run->plan);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cost/cost.h"
+#include "exec/costs.h"
 
 /* Share of a step from which lateness is no detail. */
 #define LATE_SHARE 0.01
@@ -17,7 +18,7 @@ int run_timed_open(struct run *run, int64_t saved) {
                        "end that run; give it a run.folder of its own",
                        run->folder, (long long)saved);
   char *notes = NULL;
-  int status = cost_create(run->params, run->model, run->size, &run->cost, &notes);
+  int status = costs_open_all(run->comm, run->params, run->model, NULL, &run->cost, &notes);
   if (status) return status;
   log_line(
       "timed: nothing is computed; passes and messages take the times of %s, divided by %g; no loss, no checkpoints",

@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "cost/cost.h"
 #include "data/dataset.h"
+#include "exec/costs.h"
 #include "input/deck.h"
 #include "model/footprint.h"
 
@@ -124,7 +125,7 @@ static int open_request(const struct params *params, const struct model *model, 
                         struct cost **cost) {
   char *notes = NULL; /* they are about predictions */
   int status = request_open(params, model, n_ranks, n_micro, micro, limits, request);
-  if (!status) status = cost_create(params, model, n_ranks, cost, &notes);
+  if (!status) status = costs_open(params, model, n_ranks, NULL, cost, &notes);
   request->plan.cost = *cost;
   if (!status && cost_has_sizes(*cost) && !footprint_is_given(model))
     planner_note(&request->plan, "memory is that of the model's layers: a device that computes takes no other, so the "

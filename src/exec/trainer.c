@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 #include "cost/cost.h"
 #include "dag/dag_price.h"
+#include "exec/forecast.h"
 #include "plan/planner.h"
 #include "sim/sim.h"
 
@@ -22,6 +23,7 @@ static bool *list_layers(const struct plan *plan, int32_t rank) {
 int trainer_create(const struct trainer_config *config, struct trainer **trainer) {
   struct trainer *t = MEM_NEW(struct trainer, 1);
   t->config = *config;
+  t->op_seconds = MEM_NEW(double, FORECAST_OPS);
   const struct device_ops *ops = device_find(config->backend);
   int status = ops ? ops->open(&config->device, &t->device)
                    : error_raise(STATUS_MISTAKE, "device.backend '%s' is not available", config->backend);
@@ -54,6 +56,7 @@ void trainer_destroy(struct trainer **trainer) {
   rank_state_destroy(&t->state);
   if (t->device) t->device->ops->close(&t->device);
   mem_free(t->spans);
+  mem_free(t->op_seconds);
   mem_free(t);
   *trainer = NULL;
 }
@@ -93,6 +96,7 @@ static int update_graph(struct trainer *t, const struct batch *batch, bool forwa
     graph->plan = forward_only ? planner_make_forward(t->config.plan, batch->n_micro, micro)
                                : plan_dup_with_micro(t->config.plan, micro);
     status = dag_build(graph->plan, t->config.model, &graph->dag);
+    graph->n_builds++;
     if (!status) {
       int32_t rank = comm_get_rank(t->config.comm);
       graph->peak = dag_get_peak(graph->dag, rank, NULL);
@@ -135,7 +139,9 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
                           .sync_messages = t->config.sync_messages,
                           .keep_gradients = keep_gradients,
                           .times = graph->seconds ? &times : NULL,
-                          .spans = spans};
+                          .spans = spans,
+                          .op_seconds = graph == &t->train ? t->op_seconds : NULL};
+  memset(t->op_seconds, 0, sizeof *t->op_seconds * FORECAST_OPS);
   t->device->ops->reset_peak(t->device);
   int status = exec_run(&run, result);
   mem_free(micro);

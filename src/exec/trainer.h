@@ -29,8 +29,9 @@ struct trainer_config {
 struct step_graph {
   struct plan *plan;
   struct dag *dag;
-  int64_t peak;    /* predicted bytes of this rank's device */
-  double *seconds; /* [n_nodes] on a device that keeps time; else NULL */
+  int64_t peak;     /* predicted bytes of this rank's device */
+  double *seconds;  /* [n_nodes] on a device that keeps time; else NULL */
+  int64_t n_builds; /* how often it was made: another number, other shapes */
 };
 
 struct trainer {
@@ -39,6 +40,7 @@ struct trainer {
   struct rank_state *state;
   struct step_graph train, evaluate;
   struct trace_span *spans; /* of the last step, [nodes of this rank] */
+  double *op_seconds;       /* of the last training step, [FORECAST_OPS] of forecast.h; 0 on a device that keeps time */
 };
 
 struct trainer_result {

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
+#include "store/comparison.h"
 #include "store/h5.h"
 #include "store/rows.h"
 #include "store/trace_rows.h"
@@ -131,7 +131,7 @@ int trace_add(struct trace *trace, const struct dag *dag, const struct trace_spa
                           .loss = step->loss,
                           .tokens = step->tokens,
                           .seconds = step->seconds,
-                          .predicted_seconds = NAN,
+                          .predicted_seconds = step->predicted_seconds,
                           .plan_hash = (int64_t)step->plan_hash};
   add_row(trace, STEPS, &line);
   return STATUS_OK;
@@ -243,6 +243,10 @@ void trace_flush_alone(struct trace *trace) {
     trace->pending[t].n = 0;
   }
   if (!status) h5_flush(trace->file);
+}
+
+int trace_put_comparison(struct trace *trace, const struct comparison *comparison) {
+  return comparison_write(trace->file, comparison);
 }
 
 int trace_close_all(struct trace **trace) {

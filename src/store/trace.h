@@ -1,5 +1,5 @@
 /* trace.h5: what really ran, written by rank 0. /nodes as in plan.h5, one row a node a step; /steps; /peaks, all in
- * ascending steps; attributes format, version, n_ranks, hosts. Rows are gathered from all ranks and appended every
+ * ascending steps; at the end what comparison.h says; attributes format, version, n_ranks, hosts. Rows are gathered from all ranks and appended every
  * run.trace_every steps, then flushed; a killed writer loses at most what was not flushed, and the file stays readable.
  * trace_read.h reads it.
  */
@@ -10,6 +10,7 @@
 #include "store/plan_file.h" /* the plan that a trace is compared with lies beside it */
 
 struct comm;
+struct comparison;
 struct trace;
 
 /* A node's measured times: seconds of this rank's clock_now(). */
@@ -22,6 +23,7 @@ struct trace_step {
   double loss;
   int64_t tokens;
   double seconds;
+  double predicted_seconds; /* NaN: not predicted */
   uint64_t plan_hash;
   double start; /* of the step, rank 0's clock */
 };
@@ -39,6 +41,8 @@ int trace_flush_all(struct trace *trace);
 /* Appends and flushes what rank 0 itself holds, without any communication: for the end of a broken job. Nothing on other
  * ranks; failures are ignored. */
 void trace_flush_alone(struct trace *trace);
+/* Adds what was predicted beside what was measured (comparison.h); rank 0 alone, written by the next flush. */
+int trace_put_comparison(struct trace *trace, const struct comparison *comparison);
 /* Flushes and closes. Frees also on failure. Collective. */
 int trace_close_all(struct trace **trace);
 

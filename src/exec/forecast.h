@@ -1,0 +1,40 @@
+/* Sums of a step by kind of node and by op, predicted and measured in the same places. Serial. */
+#ifndef PENSTOCK_EXEC_FORECAST_H
+#define PENSTOCK_EXEC_FORECAST_H
+
+#include "cost/cost.h"
+#include "dag/dag.h"
+#include "store/comparison.h"
+#include "store/trace.h"
+
+/* Ops of kinds of layers, by pass. */
+enum { FORECAST_OPS = LAYER_KIND_COUNT * LAYER_MAX_OPS * COMPARISON_PASSES };
+static inline int forecast_op_slot(enum layer_kind layer, int op, enum comparison_pass pass) {
+  return ((int)layer * LAYER_MAX_OPS + op) * COMPARISON_PASSES + (int)pass;
+}
+
+/* Seconds of one step; kinds of receives, which last as long as their senders let them, are 0. */
+struct forecast {
+  double step;
+  double kinds[NODE_KIND_COUNT];
+  double ops[FORECAST_OPS];
+};
+/* How many of each a step has on all ranks. */
+struct forecast_counts {
+  int64_t kinds[NODE_KIND_COUNT];
+  int64_t ops[FORECAST_OPS];
+};
+
+/* Simulates the graph of a plan: sums over all ranks, all times divided by time_scale. Ops are NaN where the cost knows whole
+ * layers only. */
+void forecast_make(const struct plan *plan, const struct dag *dag, const struct model *model, const struct cost *cost,
+                   double time_scale, struct forecast *forecast, struct forecast_counts *counts);
+
+/* What one rank measured: spans as exec_step has them, ops[FORECAST_OPS] its sums. */
+void forecast_measure(const struct dag *dag, int32_t rank, const struct trace_span *spans, const double *ops,
+                      double seconds, struct forecast *measured);
+
+/* Idle compute of all ranks / (ranks x step). */
+double forecast_get_bubble(const struct forecast *forecast, int32_t n_ranks);
+
+#endif

@@ -1,0 +1,126 @@
+#include "sim/compare_text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "model/model.h"
+#include "plan/plan.h"
+#include "store/comparison.h"
+
+enum { MOST_TEXT = 32 };
+
+/* Milliseconds, or "-" for what is not known. */
+static const char *format_ms(double seconds, char text[MOST_TEXT]) {
+  if (isfinite(seconds))
+    snprintf(text, MOST_TEXT, "%.4f", seconds * 1e3);
+  else
+    snprintf(text, MOST_TEXT, "-");
+  return text;
+}
+
+/* Measured over predicted. */
+static const char *format_ratio(double predicted, double measured, char text[MOST_TEXT]) {
+  if (predicted > 0 && isfinite(measured))
+    snprintf(text, MOST_TEXT, "%.3f", measured / predicted);
+  else
+    snprintf(text, MOST_TEXT, "-");
+  return text;
+}
+
+static void print_head(FILE *out, const struct comparison *c) {
+  char predicted[MOST_TEXT], measured[MOST_TEXT], ratio[MOST_TEXT];
+  fprintf(out, "predicted beside measured, median of %" PRId64 " step%s; predicted from %s\n", c->n_steps,
+          c->n_steps == 1 ? "" : "s", c->cost_source);
+  if (!c->cost_is_measured && c->n_ops > 0)
+    fprintf(out, "  NOTE: these predictions do not rest on measurements of this device: penstock profile DECK, started "
+                 "like the run, makes them, cost.source: profile takes them\n");
+  fprintf(out, "  step: predicted %s ms, measured %s ms, measured/predicted %s\n",
+          format_ms(c->predicted_step_s, predicted), format_ms(c->measured_step_s, measured),
+          format_ratio(c->predicted_step_s, c->measured_step_s, ratio));
+  fprintf(out, "  bubble: predicted %.1f %%, measured %.1f %% of ranks x step\n", 100 * c->predicted_bubble,
+          100 * c->measured_bubble);
+}
+
+static void print_row(FILE *out, const char *name, int64_t count, double predicted, double measured) {
+  char p[MOST_TEXT], m[MOST_TEXT], ratio[MOST_TEXT];
+  fprintf(out, "  %-24s %7" PRId64 " %12s %12s %7s", name, count, format_ms(predicted / (double)count, p),
+          format_ms(measured / (double)count, m), format_ratio(predicted, measured, ratio));
+}
+
+static void print_kinds(FILE *out, const struct comparison *c) {
+  bool waits = false;
+  fprintf(out, "  %-24s %7s %12s %12s %7s\n", "node", "a step", "predicted ms", "measured ms", "ratio");
+  for (int64_t i = 0; i < c->n_kinds; i++) {
+    const struct kind_row *row = &c->kinds[i];
+    if (row->count == 0) continue;
+    print_row(out, node_kind_get_name((enum node_kind)row->kind), row->count, row->predicted_s, row->measured_s);
+    fputc('\n', out);
+    waits |= node_kind_get_stream((enum node_kind)row->kind) != STREAM_COMPUTE;
+  }
+  if (waits) fprintf(out, "  (measured sends and N also wait for the other rank)\n");
+}
+
+/* All passes of one op of a kind of layer; the ratio of each behind it. */
+static void print_op(FILE *out, const struct comparison *c, const struct layer *layer, int op) {
+  static const char letters[COMPARISON_PASSES] = {'F', 'I', 'W', 'R'};
+  const struct op_row *passes[COMPARISON_PASSES] = {NULL};
+  double predicted = 0, measured = 0;
+  char name[64], ratio[MOST_TEXT];
+  for (int64_t i = 0; i < c->n_ops; i++) {
+    const struct op_row *row = &c->ops[i];
+    if (row->layer != (int)layer->kind || row->op != op) continue;
+    passes[row->pass] = row;
+    predicted += row->predicted_s;
+    measured += row->measured_s;
+  }
+  if (!passes[COMPARISON_FORWARD] || passes[COMPARISON_FORWARD]->count == 0) return;
+  snprintf(name, sizeof name, "%s.%s", layer_kind_get_name(layer->kind), layer->ops[op].name);
+  print_row(out, name, passes[COMPARISON_FORWARD]->count, predicted, measured);
+  for (int pass = 0; pass < COMPARISON_PASSES; pass++)
+    if (passes[pass] && passes[pass]->predicted_s > 0)
+      fprintf(out, "  %c %s", letters[pass], format_ratio(passes[pass]->predicted_s, passes[pass]->measured_s, ratio));
+  fputc('\n', out);
+}
+
+/* What passes take beyond their ops: messages that are moved on between ops, buffers. */
+static void print_rest(FILE *out, const struct comparison *c) {
+  double passes = 0, ops = 0;
+  for (int64_t i = 0; i < c->n_kinds; i++) {
+    int kind = c->kinds[i].kind;
+    if (kind == NODE_F || kind == NODE_R || kind == NODE_B || kind == NODE_I || kind == NODE_W)
+      passes += c->kinds[i].measured_s;
+  }
+  for (int64_t i = 0; i < c->n_ops; i++) ops += c->ops[i].measured_s;
+  fprintf(out, "  of all passes together %.1f %% of the time was between ops\n",
+          passes > 0 ? 100 * (passes - ops) / passes : 0);
+}
+
+static void print_ops(FILE *out, const struct comparison *c, const struct model *model) {
+  fprintf(out, "  %-24s %7s %12s %12s %7s  by pass\n", "op, all passes", "a step", "predicted ms", "measured ms",
+          "ratio");
+  for (int kind = 0; kind < LAYER_KIND_COUNT; kind++)
+    for (int32_t l = 0; l < model->n_layers; l++) {
+      if ((int)model->layers[l].kind != kind) continue;
+      for (int o = 0; o < model->layers[l].n_ops; o++) print_op(out, c, &model->layers[l], o);
+      break; /* the first of its kind stands for all */
+    }
+  print_rest(out, c);
+}
+
+char *compare_format(const struct comparison *c, const struct model *model) {
+  char *buffer = NULL;
+  size_t size;
+  FILE *out = open_memstream(&buffer, &size);
+  CHECK(out, "out of memory");
+  print_head(out, c);
+  print_kinds(out, c);
+  if (model && c->n_ops > 0) print_ops(out, c, model);
+  CHECK(!fclose(out), "out of memory");
+  char *text = mem_strdup(buffer);
+  free(buffer);
+  return text;
+}
