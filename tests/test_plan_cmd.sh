@@ -225,7 +225,7 @@ says '"cost_source": "preset h100, not measured \(profile nowhere.h5: there is n
 : > empty.h5
 echo 'this is no HDF5 file' > text.h5
 for file in empty.h5 text.h5 .; do
-  run 0 plan deck.yml -D "cost={profile: $file}" -D cost.uniform={} --compare
+  run 0 plan preset.yml -D "cost.profile=$file" --compare
   says "^costs: preset cpu, not measured \(profile $file: "
 done
 run 0 plan deck.yml -D cost.source=uniform -D cost.profile=empty.h5
