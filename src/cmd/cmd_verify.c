@@ -41,10 +41,10 @@ static json_t *make_tensor(const struct verify_tensor *t) {
 static void print_json(const struct verify_result *r) {
   json_t *tensors = json_array();
   for (int32_t t = 0; t < r->n_tensors; t++) json_array_append_new(tensors, make_tensor(&r->tensors[t]));
-  json_t *root = json_pack("{s:b, s:i, s:i, s:o, s:o, s:o, s:o}", "passed", (int)r->passed, "stages", (int)r->n_stages,
-                           "micro_batches", (int)r->n_micro, "loss", make_numbers(r->loss, r->n_steps), "loss_error",
-                           make_numbers(r->loss_error, r->n_steps), "grad_norm", make_numbers(r->grad_norm, r->n_steps),
-                           "tensors", tensors);
+  json_t *root = json_pack("{s:b, s:b, s:i, s:i, s:o, s:o, s:o, s:o}", "passed", (int)r->passed, "exact", (int)r->exact,
+                           "stages", (int)r->n_stages, "micro_batches", (int)r->n_micro, "loss",
+                           make_numbers(r->loss, r->n_steps), "loss_error", make_numbers(r->loss_error, r->n_steps),
+                           "grad_norm", make_numbers(r->grad_norm, r->n_steps), "tensors", tensors);
   json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
   putchar('\n');
   json_decref(root);
@@ -79,9 +79,13 @@ static void print_tensors(const struct verify_result *r) {
     print_tensor("weight", weight, weight->weight_error, weight->weight_allowed);
 }
 
-static void print_text(const struct verify_result *r) {
+static void print_text(const struct verify_options *o, const struct verify_result *r) {
   log_line("verify: %d stage%s, %d micro-batch%s, %d tensors", r->n_stages, r->n_stages == 1 ? "" : "s", r->n_micro,
            r->n_micro == 1 ? "" : "es", r->n_tensors);
+  if (!o->reference && !r->exact)
+    log_line(
+        "the plan's micro-batches do not ascend, so that its sums round in another order: compared within tolerances, "
+        "not bit by bit");
   for (int32_t i = 0; i < r->n_steps; i++)
     log_line("step %d  loss %.9f  error %.2e (allowed %.0e)%s  gradient norm %.6f  error %.2e (allowed %.0e)%s", i + 1,
              r->loss[i], r->loss_error[i], r->loss_allowed, judge(r->loss_error[i], r->loss_allowed), r->grad_norm[i],
@@ -117,7 +121,7 @@ static int conclude_all(struct comm *comm, const struct verify_options *o, struc
     if (o->json)
       print_json(result);
     else
-      print_text(result);
+      print_text(o, result);
   }
   int32_t passed = result->passed;
   comm_broadcast_all(comm, 0, &passed, sizeof passed);

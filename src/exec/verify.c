@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 void verify_fini(struct verify_result *result) {
   mem_free(result->loss);
@@ -27,6 +28,40 @@ double verify_norm_difference(int64_t n, const float *a, const float *b, double 
   }
   *norm_b = sqrt(norm);
   return sqrt(difference);
+}
+
+/* A gradient is held against its own norm and this share of the global one. */
+#define TENSOR_TOLERANCE 5e-5
+#define GLOBAL_SHARE 1e-3
+/* The exact gradient of an attention's key bias is zero; AdamW scales up what rounding leaves of it. */
+#define KEY_BIAS_TOLERANCE 1e-3
+
+/* True when the tensor holds the bias of attention keys: all of a fused bias, or the second of three. */
+static bool holds_key_bias(const struct layer *layer, int tensor) {
+  for (int o = 0; layer->kind == LAYER_ATTENTION && o < layer->n_ops; o++) {
+    const struct op *op = &layer->ops[o];
+    if (op->kind != OP_MATMUL || op->bias < 0 || strcmp(op->name, "qkv")) continue;
+    bool fused = layer->tensors[op->bias].count == layer->acts[op->out].width;
+    return tensor == op->bias + (fused ? 0 : 1);
+  }
+  return false;
+}
+
+double verify_allow_gradient(double norm, double global) { return TENSOR_TOLERANCE * (norm + GLOBAL_SHARE * global); }
+
+double verify_allow_weight(const struct layer *layer, int tensor, double norm) {
+  return (holds_key_bias(layer, tensor) ? KEY_BIAS_TOLERANCE : TENSOR_TOLERANCE) * norm;
+}
+
+bool verify_is_within(const struct verify_result *r) {
+  bool within = true;
+  for (int32_t i = 0; i < r->n_steps; i++)
+    within = within && r->loss_error[i] <= r->loss_allowed && r->norm_error[i] <= r->norm_allowed;
+  for (int32_t t = 0; t < r->n_tensors; t++) {
+    const struct verify_tensor *v = &r->tensors[t];
+    within = within && v->gradient_error <= v->gradient_allowed && v->weight_error <= v->weight_allowed;
+  }
+  return within;
 }
 
 static void remember_gradients(struct verify_side *side) {

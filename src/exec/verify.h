@@ -18,6 +18,7 @@ struct verify_tensor {
 
 struct verify_result {
   bool passed;
+  bool exact; /* bit by bit, and nothing is allowed; else within what is allowed */
   int32_t n_stages, n_micro;
   int32_t n_steps;
   double *loss, *loss_error, *grad_norm; /* [n_steps]; errors relative to the loss */
@@ -28,7 +29,8 @@ struct verify_result {
 };
 
 /* Trains `steps` steps of the deck's plan on all ranks and the same on one rank with the memory limit lifted, beside the
- * other on rank 0; everything must be bit-equal. *result is filled in on rank 0. */
+ * other on rank 0; everything must be bit-equal, or within tolerances when the plan's micro-batches do not ascend, as its sums
+ * round in another order then. *result is filled in on rank 0. */
 int verify_deck_all(struct comm *comm, struct params *params, int64_t steps, struct verify_result *result);
 
 /* Trains the steps of a reference file (known losses, first gradients, final weights computed in float64) and compares.

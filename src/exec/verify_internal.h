@@ -23,6 +23,15 @@ int verify_side_run(struct verify_side *side, int32_t n_steps, verify_get_batch 
                     struct comm *alive);
 void verify_side_fini(struct verify_side *side);
 
+/* What training in fp32 may differ by from other roundings of the same sums, relative: doc/dev/testing.md. */
+#define VERIFY_LOSS_TOLERANCE 1e-6
+#define VERIFY_NORM_TOLERANCE 5e-5
+/* What a tensor may: of its gradient, whose norm and that of all gradients are given; of the weights after some steps. */
+double verify_allow_gradient(double norm, double global);
+double verify_allow_weight(const struct layer *layer, int tensor, double norm);
+/* True when no error of the result is above what it allows; NaN is. */
+bool verify_is_within(const struct verify_result *result);
+
 /* 2-norm of a - b over n floats, and of b. */
 double verify_norm_difference(int64_t n, const float *a, const float *b, double *norm_b);
 

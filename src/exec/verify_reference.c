@@ -10,13 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Relative tolerances of fp32 against float64. */
-static const double loss_tolerance = 1e-6, norm_tolerance = 5e-5, tensor_tolerance = 5e-5;
-/* A gradient is held against its own norm and this share of the global one. */
-static const double global_share = 1e-3;
-/* The exact gradient of an attention's key bias is zero; AdamW scales up what rounding leaves of it. */
-static const double key_bias_tolerance = 1e-3;
-
 struct reference_run {
   struct comm *comm;
   struct reference reference;
@@ -130,17 +123,6 @@ static int open_run_all(struct reference_run *run, const char *path, const char 
   return status ? status : comm_agree_all(run->comm, open_trainer(run));
 }
 
-/* True when the tensor holds the bias of attention keys: all of a fused bias, or the second of three. */
-static bool holds_key_bias(const struct layer *layer, int tensor) {
-  for (int o = 0; layer->kind == LAYER_ATTENTION && o < layer->n_ops; o++) {
-    const struct op *op = &layer->ops[o];
-    if (op->kind != OP_MATMUL || op->bias < 0 || strcmp(op->name, "qkv")) continue;
-    bool fused = layer->tensors[op->bias].count == layer->acts[op->out].width;
-    return tensor == op->bias + (fused ? 0 : 1);
-  }
-  return false;
-}
-
 static int compare_tensor(const struct reference_run *run, int32_t layer, int t, struct verify_tensor *out) {
   const struct layer *l = &run->model->layers[layer];
   const struct tensor *tensor = &l->tensors[t];
@@ -151,13 +133,13 @@ static int compare_tensor(const struct reference_run *run, int32_t layer, int t,
   int status = reference_read_tensor(&run->reference, "grad_first_step", tensor, wanted);
   if (!status) {
     out->gradient_error = verify_norm_difference(tensor->count, run->side.first[layer] + tensor->offset, wanted, &norm);
-    out->gradient_allowed = tensor_tolerance * (norm + global_share * global);
+    out->gradient_allowed = verify_allow_gradient(norm, global);
     status = reference_read_tensor(&run->reference, "weights_after", tensor, wanted);
   }
   if (!status) {
     s->device->ops->read(s->device, weight, s->w[layer] + tensor->offset, tensor->count * (int64_t)sizeof *weight);
     out->weight_error = verify_norm_difference(tensor->count, weight, wanted, &norm);
-    out->weight_allowed = (holds_key_bias(l, t) ? key_bias_tolerance : tensor_tolerance) * norm;
+    out->weight_allowed = verify_allow_weight(l, t, norm);
   }
   mem_free(wanted);
   mem_free(weight);
@@ -212,26 +194,19 @@ static void judge(const struct reference_run *run, struct verify_result *result)
   result->n_stages = run->plan->n_stages;
   result->n_micro = run->plan->n_micro;
   result->n_steps = n;
-  result->loss_allowed = loss_tolerance;
-  result->norm_allowed = norm_tolerance;
+  result->loss_allowed = VERIFY_LOSS_TOLERANCE;
+  result->norm_allowed = VERIFY_NORM_TOLERANCE;
   result->loss = MEM_NEW(double, n);
   result->loss_error = MEM_NEW(double, n);
   result->grad_norm = MEM_NEW(double, n);
   result->norm_error = MEM_NEW(double, n);
-  result->passed = true;
   for (int32_t i = 0; i < n; i++) {
     result->loss[i] = run->side.loss[i];
     result->grad_norm[i] = run->side.grad_norm[i];
     result->loss_error[i] = fabs(run->side.loss[i] - run->reference.loss[i]) / fabs(run->reference.loss[i]);
     result->norm_error[i] = fabs(run->side.grad_norm[i] - run->reference.grad_norm[i]) / run->reference.grad_norm[i];
-    /* Written so that NaN fails. */
-    if (!(result->loss_error[i] <= loss_tolerance) || !(result->norm_error[i] <= norm_tolerance))
-      result->passed = false;
   }
-  for (int32_t t = 0; t < result->n_tensors; t++) {
-    const struct verify_tensor *v = &result->tensors[t];
-    if (!(v->gradient_error <= v->gradient_allowed) || !(v->weight_error <= v->weight_allowed)) result->passed = false;
-  }
+  result->passed = verify_is_within(result);
 }
 
 static void close_run(struct reference_run *run) {
