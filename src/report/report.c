@@ -8,8 +8,10 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "model/model.h"
 #include "report/picture.h"
 #include "report/report_step.h"
+#include "sim/compare_text.h"
 #include "store/disk.h"
 #include "store/plan_file.h"
 
@@ -144,6 +146,7 @@ static int fill_report(const struct trace_content *content, const struct plan_fi
                        "%s/trace.h5 holds no step yet: it is written every run.trace_every steps and at the end",
                        r->folder);
   finish_ranks(content, plan, r);
+  r->predicted_seconds = plan->planner ? plan->predicted_step_s : NAN;
   r->planner = plan->planner ? mem_strdup(plan->planner) : NULL;
   return STATUS_OK;
 }
@@ -153,6 +156,17 @@ static int read_status(struct report *r) {
   int status = disk_read_text(path, &r->status);
   if (r->status) r->status[strcspn(r->status, "\n")] = '\0';
   mem_free(path);
+  return status;
+}
+
+/* What the run's end left of predicted beside measured. The names of ops are those of the model of plan.h5. */
+static int read_comparison(const char *trace, const struct plan_file *plan, struct report *r) {
+  struct model *model = NULL;
+  int status = comparison_read(trace, &r->comparison);
+  if (status || r->comparison.n_steps == 0) return status;
+  if (plan->model_json && *plan->model_json) status = model_create(plan->model_json, "plan.h5", -1, &model, NULL);
+  if (!status) r->comparison_text = compare_format(&r->comparison, model);
+  model_destroy(&model);
   return status;
 }
 
@@ -172,6 +186,7 @@ int report_read(const char *folder, int64_t steps, struct report *report) {
                          folder);
   if (!status) status = trace_read(trace, (steps > 0 ? steps : REPORT_DEFAULT_STEPS) + SPARE_STEPS, &content);
   if (!status && !access(plan_path, F_OK)) status = plan_file_read(plan_path, &plan);
+  if (!status) status = read_comparison(trace, &plan, report);
   if (!status) status = read_status(report);
   if (!status) status = fill_report(&content, &plan, steps, report);
   trace_content_fini(&content);
@@ -186,6 +201,8 @@ void report_fini(struct report *report) {
   mem_free(report->folder);
   mem_free(report->planner);
   mem_free(report->status);
+  mem_free(report->comparison_text);
+  comparison_fini(&report->comparison);
   mem_free(report->ranks);
   mem_free(report->picture);
   *report = (struct report){0};

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "plan/plan.h"
+#include "store/comparison.h"
 
 /* X(name, title, meaning): the parts of a step. */
 #define REPORT_PARTS(X)                                                                                                \
@@ -62,6 +63,9 @@ struct report {
   double step_seconds;                    /* mean: the whole of every rank */
   double median_seconds;
   double loss_first, loss_last, tokens_per_s;
+  double predicted_seconds;               /* of a step of the largest micro-batches, by plan.h5; NaN: not predicted */
+  struct comparison comparison;           /* as the run's end left it; n_steps 0: it has not ended */
+  char *comparison_text;                  /* the same for people; NULL: not ended */
   struct report_rank *ranks;              /* [n_ranks] */
   int64_t n_late;                         /* nodes late by more than 1 % of their step and 0.1 ms */
   struct report_late worst[REPORT_WORST]; /* the first min(n_late, REPORT_WORST) are set, worst first */

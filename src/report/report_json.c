@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "model/model.h"
 #include "plan/plan.h"
 #include "report/report.h"
 
@@ -38,6 +39,43 @@ static json_t *make_late(const struct report_late *late) {
                    report_cause_get_text(late->cause));
 }
 
+static json_t *make_times(int64_t count, double predicted, double measured) {
+  json_t *object = json_pack("{s:I}", "count", (json_int_t)count);
+  json_object_set_new(object, "predicted_ms", make_real(predicted * 1e3));
+  json_object_set_new(object, "measured_ms", make_real(measured * 1e3));
+  return object;
+}
+
+/* Times of one step, of all ranks together; null for a run that has not ended. */
+static json_t *make_comparison(const struct comparison *c) {
+  static const char *const passes[] = {COMPARISON_PASS_NAMES};
+  if (c->n_steps == 0) return json_null();
+  json_t *root = json_pack("{s:I, s:o, s:b}", "steps", (json_int_t)c->n_steps, "cost_source",
+                           json_make_text(c->cost_source), "cost_is_measured", (int)c->cost_is_measured);
+  json_t *kinds = json_array(), *ops = json_array();
+  json_object_set_new(root, "predicted_step_ms", make_real(c->predicted_step_s * 1e3));
+  json_object_set_new(root, "measured_step_ms", make_real(c->measured_step_s * 1e3));
+  json_object_set_new(root, "predicted_bubble_share", make_real(c->predicted_bubble));
+  json_object_set_new(root, "measured_bubble_share", make_real(c->measured_bubble));
+  for (int64_t i = 0; i < c->n_kinds; i++) {
+    const struct kind_row *row = &c->kinds[i];
+    json_t *object = make_times(row->count, row->predicted_s, row->measured_s);
+    json_object_set_new(object, "kind", json_string(node_kind_get_name((enum node_kind)row->kind)));
+    json_array_append_new(kinds, object);
+  }
+  for (int64_t i = 0; i < c->n_ops; i++) {
+    const struct op_row *row = &c->ops[i];
+    json_t *object = make_times(row->count, row->predicted_s, row->measured_s);
+    json_object_set_new(object, "layer", json_string(layer_kind_get_name((enum layer_kind)row->layer)));
+    json_object_set_new(object, "op", json_integer(row->op));
+    json_object_set_new(object, "pass", json_string(passes[row->pass]));
+    json_array_append_new(ops, object);
+  }
+  json_object_set_new(root, "kinds", kinds);
+  json_object_set_new(root, "ops", ops);
+  return root;
+}
+
 static json_t *make_root(const struct report *r) {
   json_t *ranks = json_array(), *late = json_array(), *picture = json_array();
   for (int32_t i = 0; i < r->n_ranks; i++) {
@@ -51,6 +89,8 @@ static json_t *make_root(const struct report *r) {
                            (json_int_t)r->last_step, "steps", (json_int_t)r->n_steps);
   json_object_set_new(root, "step_ms", make_real(r->step_seconds * 1e3));
   json_object_set_new(root, "median_step_ms", make_real(r->median_seconds * 1e3));
+  json_object_set_new(root, "predicted_step_ms", make_real(r->predicted_seconds * 1e3));
+  json_object_set_new(root, "comparison", make_comparison(&r->comparison));
   json_object_set_new(root, "tokens_per_s", make_real(r->tokens_per_s));
   json_object_set_new(root, "loss_first", make_real(r->loss_first));
   json_object_set_new(root, "loss_last", make_real(r->loss_last));

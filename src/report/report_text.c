@@ -1,5 +1,6 @@
 /* The report for people. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,6 +18,8 @@ static void print_head(FILE *out, const struct report *r) {
   fprintf(out,
           "steps %" PRId64 " to %" PRId64 " (%" PRId64 " in the trace): mean %.2f ms, median %.2f ms, %.0f tokens/s\n",
           r->first_step, r->last_step, r->n_steps, r->step_seconds * 1e3, r->median_seconds * 1e3, r->tokens_per_s);
+  if (isfinite(r->predicted_seconds))
+    fprintf(out, "predicted %.2f ms for a step of the largest micro-batches\n", r->predicted_seconds * 1e3);
   fprintf(out, "loss %.6f in step %" PRId64 ", %.6f in step %" PRId64 "\n\n", r->loss_first, r->first_step,
           r->loss_last, r->last_step);
 }
@@ -122,6 +125,10 @@ char *report_format(const struct report *r) {
   print_ranks(out, r);
   print_meaning(out, r);
   print_kinds(out, r);
+  if (r->comparison_text)
+    fprintf(out, "\n%s", r->comparison_text);
+  else
+    fprintf(out, "\npredicted beside measured, by kind of node and op, is written when a run ends\n");
   print_late(out, r);
   print_picture(out, r);
   CHECK(!fclose(out), "out of memory");
