@@ -279,6 +279,8 @@ static void put_profile(struct cost *cost, const struct params *params, const st
   if (elsewhere)
     cost_add_note(notes, "profile %s was measured on another device, not measured here: it is of %s; here is %s", path,
                   profile->device, measured->device);
+  else
+    cost_add_note(notes, "profile %s was measured on %s", path, profile->device);
   note_range(params, profile, path, notes);
   cost->text = mem_format("profile %s%s%s", path, elsewhere ? " of another device, not measured here" : "",
                           lacking   ? ", not measured in part"

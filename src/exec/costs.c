@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "cost/profile.h"
+#include "exec/profile.h"
 #include "input/params.h"
 #include "store/profile_file.h"
 
@@ -26,11 +27,23 @@ static int create(const struct params *params, const struct model *model, int32_
   return cost_create_measured(params, model, n_ranks, &measured, cost, notes);
 }
 
+/* Planning may be for another machine than this one, so that is no fault; but who plans for this one must know. */
+static void note_processor(const struct profile *profile, char **notes) {
+  char processor[PROFILE_MOST_PROCESSOR];
+  profile_read_processor(processor);
+  if (strstr(profile->device, processor)) return;
+  char *longer = mem_format("%s%sthis machine's processor is another (%s): the times are not measured here", *notes,
+                            (*notes)[0] ? "\n" : "", processor);
+  mem_free(*notes);
+  *notes = longer;
+}
+
 int costs_open(const struct params *params, const struct model *model, int32_t n_ranks, const char *device,
                struct cost **cost, char **notes) {
   struct profile *profile = NULL;
   char *reason = params->cost.source == PARAMS_COST_SOURCE_PROFILE ? read_profile(params, &profile) : NULL;
   int status = create(params, model, n_ranks, device, profile, reason, cost, notes);
+  if (!status && profile && !device) note_processor(profile, notes);
   profile_destroy(&profile);
   mem_free(reason);
   return status;

@@ -43,7 +43,10 @@ struct profile_config {
  * is the same on all ranks: STATUS_STOPPED after a signal, STATUS_MISTAKE on a device that does not compute. */
 int profile_measure_all(const struct profile_config *config, struct profile *profile, char **notes);
 
-/* profile_device.c: the text of profile->device for this job, the same on all ranks; owned by the caller. Collective. */
+/* profile_device.c: this machine's processor as the system names it, else its kind: a part of the text of profile->device. */
+enum { PROFILE_MOST_PROCESSOR = 256 };
+void profile_read_processor(char text[PROFILE_MOST_PROCESSOR]);
+/* The text of profile->device for this job, the same on all ranks; owned by the caller. Collective. */
 char *profile_describe_device_all(struct comm *comm, const char *backend, const struct device_config *device,
                                   const char *precision);
 

@@ -7,10 +7,9 @@
 #include "comm/comm.h"
 #include "exec/profile.h"
 
-enum { MOST_TEXT = 256 };
+enum { MOST_TEXT = PROFILE_MOST_PROCESSOR };
 
-/* The processor's name as the system gives it, else the machine's kind. */
-static void read_processor(char text[MOST_TEXT]) {
+void profile_read_processor(char text[MOST_TEXT]) {
   char line[MOST_TEXT];
   struct utsname machine;
   text[0] = '\0';
@@ -56,7 +55,7 @@ char *profile_describe_device_all(struct comm *comm, const char *backend, const 
                                   const char *precision) {
   char text[2 * MOST_TEXT] = "", processor[MOST_TEXT];
   const struct device_ops *ops = device_find(backend);
-  read_processor(processor);
+  profile_read_processor(processor);
   int node = count_node_ranks(comm);
   snprintf(text, sizeof text, "%s: %s, %d thread%s a rank, %s, %s, %d rank%s a node", backend, processor,
            device->threads, device->threads == 1 ? "" : "s", ops ? ops->describe() : "", precision, node,
