@@ -82,10 +82,10 @@ static inline bool naive_run_try_together(struct naive_run *run, int32_t v) {
 static inline bool naive_run_try(struct naive_run *run, int32_t v) {
   const struct dag_node *n = &run->dag->nodes[v];
   double start = 0;
-  if (run->blocking && n->stream == STREAM_RECEIVE) return false; /* its send takes it along */
-  if (run->blocking && n->stream == STREAM_SEND) return naive_run_try_together(run, v);
+  if (run->blocking && dag_is_receive(n)) return false; /* its send takes it along */
+  if (run->blocking && (dag_is_send(n) || n->kind == NODE_N)) return naive_run_try_together(run, v);
   if (!naive_run_is_ready(run, v, NULL, &start)) return false;
-  naive_run_finish(run, v, start, n->stream == STREAM_RECEIVE ? 0 : run->length[v]);
+  naive_run_finish(run, v, start, dag_is_receive(n) ? 0 : run->length[v]);
   return true;
 }
 

@@ -58,7 +58,6 @@ static void check_yaml(void) {
       {"cost:\n  uniform: {forward_ms: -1}\n", "t.yml:2:25: 'cost.uniform' is -1, out of range"},
       {"cost:\n  uniform: {forward_ms: [1, x]}\n", "t.yml:2:29: 'cost.uniform' is 'x'"},
       {"cost:\n  uniform: {forward_ms: []}\n", "'cost.uniform' has an empty list"},
-      {"cost:\n  uniform: {evict_ms: 1}\n", "'evict_ms', which is not available in this version"},
       {"cost:\n  uniform: 1\n", "'cost.uniform' is not a map"},
       {"cost:\n  link: {gb_per_s: 0}\n", "'cost.link' has gb_per_s 0"},
       {"cost:\n  link: {bandwidth: 1}\n", "'cost.link' has no 'bandwidth'"},

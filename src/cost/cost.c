@@ -109,6 +109,7 @@ void cost_destroy(struct cost **cost) {
   mem_free((*cost)->text);
   mem_free((*cost)->speeds);
   mem_free((*cost)->send_s);
+  mem_free((*cost)->evict_s);
   mem_free(*cost);
   *cost = NULL;
 }
@@ -182,6 +183,10 @@ static double get_link_time(const struct cost *cost, int32_t from, int32_t to, i
 double cost_get_message(const struct cost *cost, int32_t from, int32_t to, int64_t bytes) {
   if (from == to) return 0;
   return cost->send_s ? cost->send_s[from] : get_link_time(cost, from, to, bytes);
+}
+
+double cost_get_block(const struct cost *cost, int32_t own, int32_t peer, int64_t bytes, double fraction) {
+  return cost->evict_s ? cost->evict_s[own] * fraction : get_link_time(cost, own, peer, bytes);
 }
 
 double cost_get_tie(const struct cost *cost, int32_t from, int32_t to, int64_t bytes) {

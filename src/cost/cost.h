@@ -78,6 +78,9 @@ double cost_get_norm(const struct cost *cost, int32_t rank, int64_t n_floats);
 
 /* Seconds of an activation or gradient from a rank to another, from the start of its send to its arrival. */
 double cost_get_message(const struct cost *cost, int32_t from, int32_t to, int64_t bytes);
+/* The same of a block of activations between its own rank and the one that keeps it, either way: `fraction` of all that its
+ * stage keeps of a micro-batch. */
+double cost_get_block(const struct cost *cost, int32_t own, int32_t peer, int64_t bytes, double fraction);
 /* The same of the gradient sum of a tied table. */
 double cost_get_tie(const struct cost *cost, int32_t from, int32_t to, int64_t bytes);
 /* Bytes of the hidden state that leaves a layer: a table's own, else `bytes`. */

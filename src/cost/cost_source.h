@@ -35,6 +35,7 @@ struct cost {
   char *text;                      /* cost_get_source */
   double *speeds;                  /* [n_ranks] */
   double *send_s;                  /* [n_ranks] of a message of the rank, whatever its size; NULL: by the link */
+  double *evict_s;                 /* [n_ranks] of a whole block that leaves the rank, or comes to it; NULL: by the link */
   bool ties;                       /* gradient sums of a tied table take the link's time, else none */
   struct cost_link inside, across; /* a node */
   int64_t node_size;

@@ -133,6 +133,7 @@ static int read_rows(const char *path, char *text, int32_t n_layers, struct row 
 /* cost.uniform.send_ms, else cost.link, else nothing. */
 static int put_messages(struct cost *cost, const struct params *params, char **notes) {
   int status = cost_spread_time(cost, params, PARAMS_TIME_send_ms, &cost->send_s);
+  if (!status) status = cost_spread_time(cost, params, PARAMS_TIME_evict_ms, &cost->evict_s);
   if (status || cost->send_s) return status;
   if (params_is_set(params, PARAM_cost_link))
     cost_put_link(cost, params);

@@ -22,7 +22,8 @@ static int create(struct cost *cost, const struct params *params, const struct c
     if (status) return status;
   }
   cost->send_s = u->seconds[PARAMS_TIME_send_ms];
-  u->seconds[PARAMS_TIME_send_ms] = NULL;
+  cost->evict_s = u->seconds[PARAMS_TIME_evict_ms];
+  u->seconds[PARAMS_TIME_send_ms] = u->seconds[PARAMS_TIME_evict_ms] = NULL;
   return STATUS_OK;
 }
 

@@ -51,8 +51,18 @@ int64_t dag_get_peak(const struct dag *dag, int32_t rank, int32_t *node) {
   return peak;
 }
 
+bool dag_is_send(const struct dag_node *node) { return node_kind_get_end((enum node_kind)node->kind) == NODE_IS_SEND; }
+
+bool dag_is_receive(const struct dag_node *node) {
+  return node_kind_get_end((enum node_kind)node->kind) == NODE_IS_RECEIVE;
+}
+
+bool dag_is_block(const struct dag_node *node) {
+  return node->stream == STREAM_COPY_OUT || node->stream == STREAM_COPY_IN;
+}
+
 void dag_describe_node(const struct dag_node *node, char *text, size_t size) {
-  const char *end = node->stream == STREAM_SEND ? "to" : "from";
+  const char *end = dag_is_send(node) ? "to" : "from";
   char stage[32] = "", micro[32] = "", layer[32] = "", peer[32] = "";
   if (node->layer < 0 && node->stage >= 0) snprintf(stage, sizeof stage, " stage %d", (int)node->stage);
   if (node->micro >= 0) snprintf(micro, sizeof micro, " micro-batch %d", (int)node->micro);

@@ -1,7 +1,8 @@
 /* The task graph: what simulator and executor both consume, and the table that plan.h5 and trace.h5 store.
  *
  * One node is one action of one rank on one stream. Every edge is finish to start; nodes of one stream do not overlap and
- * go in `position` order. A transfer fills its SF (SB, ST) on the sender's send stream; its RF ends with it.
+ * go in `position` order. A transfer fills its SF (SB, ST) on the sender's send stream; its RF ends with it. Blocks go over the
+ * copy streams, so that no message waits behind one of them.
  *
  * What consumers must respect: the edges in_offset, and the order of each stream. What the compute order gives already (a
  * stage's F before its B, I before W, U after all of them) is not stored again as edges, except the last weight pass of a
@@ -11,6 +12,9 @@
  *             (B or I: or the R before it, which waits for the gradient too unless plan->recompute_early)
  *   receiving compute node k-2 -> RF (RB) when node k consumes it: its buffer exists from the start of node k-1
  *   sending   SF (SB) -> a later compute node of the sender, where nothing else bounds the life of the sent buffer
+ *   blocks    of moves (plan.h): compute node out_start -> ES -> ER -> LS -> LR -> the block's R, B or I. Memory given back at the
+ *             end of a node by what has to be gone: ES, LS -> the compute node after, and all receives whose memory is taken
+ *             with it. Memory taken with the start of a node: the node before -> LR, ER
  *   updates   RT and ST -> the U of their layer; with clip N -> each U of its rank
  *   norm      with clip the last pass of every rank (and RT, ST), without clip its last U -> N of its own rank and N of rank 0;
  *             N of rank 0 -> N of every other rank. So all ranks meet with some 3p edges: no N ends before every gradient of
@@ -71,6 +75,7 @@ struct dag_buffer {
   uint8_t kind;
   int64_t bytes;
   int32_t alloc, release; /* nodes */
+  int32_t mover;          /* the node that takes its contents away: freed when that has ended too; -1: none */
 };
 
 struct dag {
@@ -112,12 +117,28 @@ int dag_check_deadlock(const struct dag *dag);
 int dag_check_updates(const struct dag *dag, const struct plan *plan);
 /* Peak <= limit on every rank: STATUS_MISTAKE with rank, node, bytes over. */
 int dag_check_memory(const struct dag *dag, const struct plan *plan);
+/* A block that comes back does so before its use, from a rank that has it, when there is memory for it. */
+int dag_check_moves(const struct dag *dag, const struct plan *plan);
 /* All of them. */
 int dag_check(const struct dag *dag, const struct plan *plan);
+
+/* The block of a stage and micro-batch as it moves: its buffers in this order (hidden state that enters the stage, kept until
+ * the input pass, until the weight pass), 0 bytes where there is none. What keeps it has them one after the other. */
+enum { DAG_BLOCK_PARTS = 3 };
+extern const enum buffer_kind dag_block_kinds[DAG_BLOCK_PARTS];
+/* Returns the sum. */
+int64_t dag_measure_block(const struct plan *plan, const struct model *model, int32_t stage, int32_t micro,
+                          int64_t bytes[DAG_BLOCK_PARTS]);
 
 /* Peak bytes of one rank's device, static part included; *node (may be NULL) is the compute node during which it occurs
  * (-1: none). */
 int64_t dag_get_peak(const struct dag *dag, int32_t rank, int32_t *node);
+
+/* One end of a block's way: ES, ER, LS, LR. */
+bool dag_is_block(const struct dag_node *node);
+/* The one end of any message, or the other. */
+bool dag_is_send(const struct dag_node *node);
+bool dag_is_receive(const struct dag_node *node);
 
 /* "B stage 1 micro-batch 3" in the caller's buffer. */
 void dag_describe_node(const struct dag_node *node, char *text, size_t size);

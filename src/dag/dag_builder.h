@@ -12,6 +12,11 @@ struct dag_shape {
 
 enum { TIE_EMBEDDING, TIE_HEAD, TIE_COUNT };
 
+/* Nodes of a move. */
+struct dag_move {
+  int32_t out, keep, back, in; /* ES, ER, LS, LR */
+};
+
 struct dag_builder {
   const struct plan *plan;   /* borrowed */
   const struct model *model; /* borrowed */
@@ -30,6 +35,8 @@ struct dag_builder {
 
   int32_t *update, *norm;                              /* [n_layers] U, [n_ranks] N, -1 where there is none */
   int32_t tie_send[TIE_COUNT], tie_receive[TIE_COUNT]; /* ST and RT, or -1 */
+
+  struct dag_move *moves; /* [n_moves] of the plan's moves */
 
   int64_t n_edges, max_edges; /* unsorted */
   int32_t *edge_from, *edge_to;
@@ -50,6 +57,14 @@ static inline int32_t dag_builder_get_gradient_user(const struct dag_builder *b,
 /* dag_nodes.c: shapes, nodes, look-up tables and streams (send and receive in no particular order yet). STATUS_FAILED when
  * there are more nodes than an id can count. */
 int dag_nodes_make(struct dag_builder *b);
+
+/* The first compute node that needs what a stage keeps of a micro-batch. */
+static inline int32_t dag_builder_get_use(const struct dag_builder *b, size_t at) {
+  return b->rebuild[at] >= 0 ? b->rebuild[at] : b->input[at];
+}
+
+/* dag_moves.c: the edges of moves, after all others. */
+void dag_moves_connect(struct dag_builder *b);
 
 /* dag_edges.c: the edges that dag.h lists, and any one more. */
 void dag_edges_make(struct dag_builder *b);

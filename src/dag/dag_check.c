@@ -19,12 +19,17 @@ static int refuse_node(const struct dag *dag, int32_t v, const char *reason) {
 static const char *compare_ends(const struct dag_node *send, const struct dag_node *receive) {
   static const struct {
     uint8_t send, receive;
+    bool tells; /* where the receiver's stage is from the sender's */
     int32_t step;
-  } pairs[] = {{NODE_SF, NODE_RF, 1}, {NODE_SB, NODE_RB, -1}, {NODE_ST, NODE_RT, 0}};
+  } pairs[] = {{NODE_SF, NODE_RF, true, 1},
+               {NODE_SB, NODE_RB, true, -1},
+               {NODE_ST, NODE_RT, false, 0},
+               {NODE_ES, NODE_ER, true, 0},
+               {NODE_LS, NODE_LR, true, 0}};
   for (size_t k = 0; k < sizeof pairs / sizeof pairs[0]; k++) {
     if (send->kind != pairs[k].send) continue;
     if (receive->kind != pairs[k].receive) return "its other end is of another kind";
-    if (pairs[k].step && receive->stage != send->stage + pairs[k].step) return "its other end is of another stage";
+    if (pairs[k].tells && receive->stage != send->stage + pairs[k].step) return "its other end is of another stage";
     if (receive->micro != send->micro) return "its other end is of another micro-batch";
     if (receive->bytes != send->bytes) return "its other end moves another number of bytes";
     if (receive->rank != send->peer || send->rank != receive->peer) return "its ends are of different pairs of ranks";
@@ -37,23 +42,22 @@ int dag_check_messages(const struct dag *dag) {
   for (int32_t v = 0; v < dag->n_nodes; v++) {
     const struct dag_node *n = &dag->nodes[v];
     int32_t match = dag->match[v];
-    bool send = n->stream == STREAM_SEND && n->kind != NODE_N;
-    if (match < 0 && (send || n->stream == STREAM_RECEIVE)) return refuse_node(dag, v, "it has no other end");
+    if (match < 0 && (dag_is_send(n) || dag_is_receive(n))) return refuse_node(dag, v, "it has no other end");
     if (match < 0) continue;
     if (match >= dag->n_nodes || dag->match[match] != v) return refuse_node(dag, v, "its other end belongs to another");
-    const char *reason = n->stream == STREAM_RECEIVE ? NULL : compare_ends(n, &dag->nodes[match]);
+    const char *reason = dag_is_receive(n) ? NULL : compare_ends(n, &dag->nodes[match]);
     if (reason) return refuse_node(dag, v, reason);
   }
   return STATUS_OK;
 }
 
-/* The receives of each rank take the messages of each sender in the order in which that sender's stream has them. */
-static int check_fifo(const struct dag *dag) {
+/* The receives of a stream of each rank take the messages of each sender in the order in which that sender's stream has them. */
+static int check_fifo(const struct dag *dag, enum stream stream) {
   int32_t *last = MEM_NEW(int32_t, dag->n_ranks); /* of each sender: position of the message received last, plus 1 */
   int status = STATUS_OK;
   for (int32_t r = 0; r < dag->n_ranks && !status; r++) {
-    int32_t first = dag->stream_offset[r * STREAM_COUNT + STREAM_RECEIVE];
-    int32_t end = dag->stream_offset[r * STREAM_COUNT + STREAM_RECEIVE + 1];
+    int32_t first = dag->stream_offset[r * STREAM_COUNT + stream];
+    int32_t end = dag->stream_offset[r * STREAM_COUNT + stream + 1];
     for (int32_t k = first; k < end && !status; k++) {
       int32_t match = dag->match[dag->stream_nodes[k]];
       if (match < 0) continue; /* dag_check_messages speaks of it */
@@ -70,7 +74,8 @@ static int check_fifo(const struct dag *dag) {
 }
 
 int dag_check_deadlock(const struct dag *dag) {
-  int status = check_fifo(dag);
+  int status = check_fifo(dag, STREAM_RECEIVE);
+  if (!status) status = check_fifo(dag, STREAM_COPY_IN);
   if (status) return status;
   struct dag_fused *fused = dag_fuse(dag, true);
   int32_t *order = MEM_NEW(int32_t, dag->n_nodes);
@@ -227,10 +232,48 @@ int dag_check_memory(const struct dag *dag, const struct plan *plan) {
   return STATUS_OK;
 }
 
+/* What the rule of moves looks up of a block: its nodes, -1 where there is none. */
+struct block {
+  int32_t keep, back, in, use;
+};
+
+static void note_block(const struct dag *dag, const struct plan *plan, int32_t v, struct block *blocks) {
+  const struct dag_node *n = &dag->nodes[v];
+  const struct plan_move *m = n->micro < 0 ? NULL : plan_find_move(plan, n->stage, n->micro);
+  if (!m) return;
+  struct block *block = &blocks[m - plan->moves];
+  if (n->kind == NODE_ER) block->keep = v;
+  if (n->kind == NODE_LS) block->back = v;
+  if (n->kind == NODE_LR) block->in = v;
+  bool uses = n->kind == NODE_R || n->kind == NODE_B || n->kind == NODE_I;
+  if (uses && (block->use < 0 || n->position < dag->nodes[block->use].position)) block->use = v;
+}
+
+int dag_check_moves(const struct dag *dag, const struct plan *plan) {
+  int status = STATUS_OK;
+  struct block *blocks = MEM_NEW(struct block, plan->n_moves);
+  for (int32_t k = 0; k < plan->n_moves; k++) blocks[k] = (struct block){-1, -1, -1, -1};
+  for (int32_t v = 0; v < dag->n_nodes && plan->n_moves; v++) note_block(dag, plan, v, blocks);
+  for (int32_t k = 0; k < plan->n_moves && !status; k++) {
+    const struct block *b = &blocks[k];
+    const struct plan_move *m = &plan->moves[k];
+    if (b->keep < 0 || b->back < 0 || b->in < 0 || b->use < 0)
+      status = error_raise(STATUS_FAILED, "graph: the block of stage %d micro-batch %d does not leave and come back",
+                           (int)m->stage, (int)m->micro);
+    else if (!has_edge(dag, b->keep, b->back))
+      status = refuse_node(dag, b->back, "it does not wait until the block is there");
+    else if (!has_edge(dag, b->in, b->use))
+      status = refuse_node(dag, b->use, "it does not wait until its block is back");
+  }
+  mem_free(blocks);
+  return status;
+}
+
 int dag_check(const struct dag *dag, const struct plan *plan) {
   int status = dag_check_messages(dag);
   if (!status) status = dag_check_deadlock(dag);
   if (!status) status = dag_check_updates(dag, plan);
+  if (!status) status = dag_check_moves(dag, plan);
   if (!status) status = dag_check_memory(dag, plan);
   return status;
 }

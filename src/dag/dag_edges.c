@@ -95,6 +95,7 @@ void dag_edges_make(struct dag_builder *b) {
   connect_updates(b);
   connect_ties(b);
   connect_norms(b);
+  if (b->plan->n_moves) dag_moves_connect(b);
 }
 
 void dag_edges_sort(struct dag_builder *b) {

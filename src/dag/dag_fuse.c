@@ -12,7 +12,7 @@ static void choose_leaders(struct dag_fused *fused) {
     const struct dag_node *n = &dag->nodes[v];
     int32_t leader = v;
     if (n->kind == NODE_N) leader = norm >= 0 ? norm : (norm = v);
-    if (n->stream == STREAM_RECEIVE && dag->match[v] >= 0) leader = dag->match[v];
+    if (dag->match[v] >= 0 && dag_is_receive(n)) leader = dag->match[v];
     fused->leader[v] = leader;
     fused->n_leaders += leader == v;
   }

@@ -1,4 +1,6 @@
 /* The buffer table: what each compute node allocates at its start, and which node frees it at its end. */
+#include <stdlib.h>
+
 #include "base/mem.h"
 #include "dag/dag_builder.h"
 #include "model/footprint.h"
@@ -8,6 +10,12 @@ struct table {
   const int32_t *release;          /* of sends */
   struct footprint_stage *regions; /* [n_stages*n_shapes] */
   int64_t max_buffers;
+  /* Memory that moves take, in the order of the compute nodes with whose start they do. */
+  struct taking {
+    int32_t node, move;
+    bool guest; /* for another rank's block, else for the own again */
+  } * takings;
+  int32_t n_takings, next_taking;
 };
 
 /* One (stage, micro-batch) and the nodes that its buffers live between. */
@@ -16,6 +24,7 @@ struct unit {
   const struct footprint_stage *regions;
   int64_t enters, leaves; /* bytes of the hidden states before and after the stage */
   int32_t input, weight;  /* the last users of what is kept for the input and the weight pass */
+  int32_t gone, mover;    /* of what leaves in between: the node at whose end, and what takes it away; -1: it stays */
 };
 
 static struct unit get_unit(const struct table *t, int32_t stage, int32_t micro) {
@@ -23,13 +32,17 @@ static struct unit get_unit(const struct table *t, int32_t stage, int32_t micro)
   int32_t shape = b->shape_of[micro];
   size_t at = dag_builder_at(b, stage, micro);
   bool evaluates = b->plan->forward_only;
+  const struct plan_move *move = plan_find_move(b->plan, stage, micro);
+  int32_t first = move ? b->dag->rank_offset[plan_get_rank(b->plan, stage)] : 0;
   return (struct unit){.stage = stage,
                        .micro = micro,
                        .regions = &t->regions[(size_t)stage * (size_t)b->n_shapes + (size_t)shape],
                        .enters = stage > 0 ? dag_builder_get_boundary(b, stage - 1, micro) : 0,
                        .leaves = dag_builder_get_boundary(b, stage, micro),
                        .input = evaluates ? b->forward[at] : b->input[at],
-                       .weight = evaluates ? b->forward[at] : b->weight[at]};
+                       .weight = evaluates ? b->forward[at] : b->weight[at],
+                       .gone = move ? first + move->out_end : -1,
+                       .mover = move ? b->moves[move - b->plan->moves].out : -1};
 }
 
 static void add_buffer(struct table *t, enum buffer_kind kind, const struct unit *u, int64_t bytes, int32_t alloc,
@@ -46,9 +59,27 @@ static void add_buffer(struct table *t, enum buffer_kind kind, const struct unit
                                                        .kind = (uint8_t)kind,
                                                        .bytes = bytes,
                                                        .alloc = alloc,
-                                                       .release = release};
+                                                       .release = release,
+                                                       .mover = -1};
   dag->nodes[alloc].device_alloc += bytes;
   dag->nodes[release].device_free += bytes;
+}
+
+/* What a block may take away: until it is gone, or to its end when it stays. */
+static void add_movable(struct table *t, enum buffer_kind kind, const struct unit *u, int64_t bytes, int32_t alloc,
+                        int32_t release) {
+  struct dag *dag = t->b->dag;
+  int64_t n = dag->n_buffers;
+  add_buffer(t, kind, u, bytes, alloc, u->gone >= 0 ? u->gone : release);
+  if (dag->n_buffers > n) dag->buffers[n].mover = u->mover;
+}
+
+/* The hidden state that enters a stage moves only where the plan says so. */
+static void add_input(struct table *t, struct unit u, int32_t alloc) {
+  const struct plan *plan = t->b->plan;
+  bool moves = u.gone >= 0 && (plan->moved[plan->stages[u.stage].first_layer] >> FOOTPRINT_MOVES_HIDDEN & 1);
+  if (!moves) u.gone = u.mover = -1;
+  add_movable(t, BUFFER_INPUT, &u, u.enters, alloc, u.weight);
 }
 
 /* What node v consumes, if it comes by message, charged to node `alloc`. */
@@ -59,7 +90,7 @@ static void add_received(struct table *t, int32_t v, int32_t alloc) {
   struct unit u = get_unit(t, n->stage, n->micro);
   bool takes_gradient = v == dag_builder_get_gradient_user(b, dag_builder_at(b, n->stage, n->micro));
   if (n->kind == NODE_F && n->stage > 0 && b->send_forward[dag_builder_at(b, n->stage - 1, n->micro)] >= 0)
-    add_buffer(t, BUFFER_INPUT, &u, u.enters, alloc, u.weight);
+    add_input(t, u, alloc);
   if (takes_gradient && n->stage + 1 < b->plan->n_stages &&
       b->send_backward[dag_builder_at(b, n->stage + 1, n->micro)] >= 0)
     add_buffer(t, BUFFER_D_OUTPUT, &u, u.leaves, alloc, u.weight);
@@ -73,7 +104,7 @@ static void add_output(struct table *t, const struct unit *u, int32_t v) {
   if (send >= 0)
     add_buffer(t, BUFFER_OUTPUT, u, u->leaves, v, t->release[send]);
   else
-    add_buffer(t, BUFFER_INPUT, &next, u->leaves, v, next.weight);
+    add_input(t, next, v);
 }
 
 /* The gradient that B or I hands on: to be sent, or for the stage before on this rank. */
@@ -95,6 +126,8 @@ static void add_own(struct table *t, int32_t v) {
   case NODE_F:
     add_buffer(t, BUFFER_KEEP_INPUT, &u, u.regions->keep_input, v, u.input);
     add_buffer(t, BUFFER_KEEP_WEIGHT, &u, u.regions->keep_weight, v, u.weight);
+    add_movable(t, BUFFER_MOVE_INPUT, &u, u.regions->move_input, v, u.input);
+    add_movable(t, BUFFER_MOVE_WEIGHT, &u, u.regions->move_weight, v, u.weight);
     add_output(t, &u, v);
     add_buffer(t, BUFFER_WORK, &u, u.regions->work_forward, v, v);
     break;
@@ -117,6 +150,45 @@ static void add_own(struct table *t, int32_t v) {
   }
 }
 
+static int compare_takings(const void *left, const void *right) {
+  const struct taking *a = left, *b = right;
+  if (a->node != b->node) return a->node < b->node ? -1 : 1;
+  return (a->move > b->move) - (a->move < b->move);
+}
+
+static void list_takings(struct table *t) {
+  const struct dag_builder *b = t->b;
+  const struct plan *plan = b->plan;
+  t->takings = MEM_NEW(struct taking, 2 * (int64_t)plan->n_moves);
+  for (int32_t k = 0; k < plan->n_moves; k++) {
+    const struct plan_move *m = &plan->moves[k];
+    int32_t own = b->dag->rank_offset[plan_get_rank(plan, m->stage)], peer = b->dag->rank_offset[m->peer];
+    t->takings[t->n_takings++] = (struct taking){own + m->in_start, k, false};
+    t->takings[t->n_takings++] = (struct taking){peer + m->peer_start, k, true};
+  }
+  if (t->n_takings) qsort(t->takings, (size_t)t->n_takings, sizeof *t->takings, compare_takings);
+}
+
+/* Memory that the start of node v takes for blocks. */
+static void add_takings(struct table *t, int32_t v) {
+  const struct dag_builder *b = t->b;
+  for (; t->next_taking < t->n_takings && t->takings[t->next_taking].node == v; t->next_taking++) {
+    const struct taking *taking = &t->takings[t->next_taking];
+    const struct plan_move *m = &b->plan->moves[taking->move];
+    int64_t parts[DAG_BLOCK_PARTS], bytes = dag_measure_block(b->plan, b->model, m->stage, m->micro, parts);
+    struct unit u = get_unit(t, m->stage, m->micro);
+    if (taking->guest) {
+      u.mover = b->moves[taking->move].back;
+      u.gone = b->dag->rank_offset[m->peer] + m->peer_end;
+      add_movable(t, BUFFER_GUEST, &u, bytes, v, u.gone);
+    } else {
+      for (int k = 0; k < DAG_BLOCK_PARTS; k++)
+        add_buffer(t, dag_block_kinds[k], &u, parts[k], v,
+                   dag_block_kinds[k] == BUFFER_MOVE_INPUT ? u.input : u.weight);
+    }
+  }
+}
+
 static void add_rank(struct table *t, int32_t rank) {
   struct dag *dag = t->b->dag;
   int32_t first = dag->stream_offset[rank * STREAM_COUNT + STREAM_COMPUTE];
@@ -125,6 +197,7 @@ static void add_rank(struct table *t, int32_t rank) {
     int32_t v = dag->stream_nodes[k];
     if (k == first) add_received(t, v, v);
     if (k + 1 < end) add_received(t, dag->stream_nodes[k + 1], v);
+    add_takings(t, v);
     add_own(t, v);
   }
 }
@@ -139,7 +212,8 @@ static void measure_regions(struct table *t) {
     for (int32_t s = 0; s < b->plan->n_stages; s++) {
       const struct plan_stage *stage = &b->plan->stages[s];
       footprint_stage(b->model, stage->first_layer, stage->n_layers, b->shapes[k].rows, b->shapes[k].length,
-                      discarded + stage->first_layer, NULL, &t->regions[(size_t)s * (size_t)b->n_shapes + (size_t)k]);
+                      discarded + stage->first_layer, b->plan->moved ? b->plan->moved + stage->first_layer : NULL,
+                      &t->regions[(size_t)s * (size_t)b->n_shapes + (size_t)k]);
     }
   }
   mem_free(discarded);
@@ -161,11 +235,13 @@ static void measure_static(const struct dag_builder *b) {
 void dag_memory_make(struct dag_builder *b, const int32_t *release) {
   struct table t = {.b = b, .release = release};
   measure_regions(&t);
+  list_takings(&t);
   b->dag->buffer_offset = MEM_NEW(int64_t, b->plan->n_ranks + 1);
   for (int32_t r = 0; r < b->plan->n_ranks; r++) {
     add_rank(&t, r);
     b->dag->buffer_offset[r + 1] = b->dag->n_buffers;
   }
   mem_free(t.regions);
+  mem_free(t.takings);
   measure_static(b);
 }

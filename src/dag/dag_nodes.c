@@ -75,6 +75,10 @@ static void count_nodes(const struct dag_builder *b, int64_t *count) {
   int32_t ties[TIE_COUNT];
   if (has_remote_tie(b, ties))
     for (int k = 0; k < TIE_COUNT; k++) count[ties[k]] += 2; /* ST, RT */
+  for (int32_t k = 0; k < plan->n_moves; k++) {
+    count[plan_get_rank(plan, plan->moves[k].stage)] += 2; /* ES, LR */
+    count[plan->moves[k].peer] += 2;                       /* ER, LS */
+  }
 }
 
 static int size_graph(struct dag_builder *b) {
@@ -160,19 +164,25 @@ static void add_updates(struct dag_builder *b, int32_t *next) {
   }
 }
 
-/* Both ends of one message between two stages; returns the sending one. */
-static int32_t add_message(struct dag_builder *b, int32_t *next, enum node_kind send, enum node_kind receive,
-                           int32_t from, int32_t to, int64_t bytes) {
-  int32_t ranks[2] = {plan_get_rank(b->plan, from), plan_get_rank(b->plan, to)};
+/* Both ends of one message of stages between ranks; returns the sending one. */
+static int32_t add_ends(struct dag_builder *b, int32_t *next, enum node_kind send, enum node_kind receive,
+                        const int32_t stages[2], const int32_t ranks[2], int64_t bytes) {
   int32_t ends[2] = {add_node(b->dag, next, ranks[0], send), add_node(b->dag, next, ranks[1], receive)};
   for (int k = 0; k < 2; k++) {
     struct dag_node *n = &b->dag->nodes[ends[k]];
-    n->stage = k ? to : from;
+    n->stage = stages[k];
     n->peer = ranks[!k];
     n->bytes = bytes;
     b->dag->match[ends[k]] = ends[!k];
   }
   return ends[0];
+}
+
+/* The same between two stages. */
+static int32_t add_message(struct dag_builder *b, int32_t *next, enum node_kind send, enum node_kind receive,
+                           int32_t from, int32_t to, int64_t bytes) {
+  int32_t stages[2] = {from, to}, ranks[2] = {plan_get_rank(b->plan, from), plan_get_rank(b->plan, to)};
+  return add_ends(b, next, send, receive, stages, ranks, bytes);
 }
 
 static void add_boundary(struct dag_builder *b, int32_t *next, int32_t lower) {
@@ -204,6 +214,21 @@ static void add_ties(struct dag_builder *b, int32_t *next) {
   }
 }
 
+/* Blocks go to another rank and come back. */
+static void add_moves(struct dag_builder *b, int32_t *next) {
+  b->moves = MEM_NEW(struct dag_move, b->plan->n_moves);
+  for (int32_t k = 0; k < b->plan->n_moves; k++) {
+    const struct plan_move *m = &b->plan->moves[k];
+    int32_t stages[2] = {m->stage, m->stage}, own = plan_get_rank(b->plan, m->stage);
+    int64_t parts[DAG_BLOCK_PARTS], bytes = dag_measure_block(b->plan, b->model, m->stage, m->micro, parts);
+    int32_t out = add_ends(b, next, NODE_ES, NODE_ER, stages, (const int32_t[2]){own, m->peer}, bytes);
+    int32_t back = add_ends(b, next, NODE_LS, NODE_LR, stages, (const int32_t[2]){m->peer, own}, bytes);
+    b->moves[k] = (struct dag_move){out, b->dag->match[out], back, b->dag->match[back]};
+    int32_t nodes[] = {out, b->moves[k].keep, back, b->moves[k].in};
+    for (int i = 0; i < 4; i++) b->dag->nodes[nodes[i]].micro = m->micro;
+  }
+}
+
 static void fill_streams(struct dag *dag) {
   int64_t n_lists = (int64_t)dag->n_ranks * STREAM_COUNT;
   dag->stream_offset = MEM_NEW(int32_t, n_lists + 1);
@@ -231,6 +256,7 @@ int dag_nodes_make(struct dag_builder *b) {
   if (!b->plan->forward_only) add_updates(b, next);
   for (int32_t s = 0; s + 1 < b->plan->n_stages; s++) add_boundary(b, next, s);
   add_ties(b, next);
+  add_moves(b, next);
   for (int32_t r = 0; r < b->plan->n_ranks && !b->plan->forward_only; r++)
     b->norm[r] = add_node(b->dag, next, r, NODE_N);
   mem_free(next);

@@ -63,7 +63,7 @@ static void fill_streams(struct dag *dag, const struct dag_fused *fused, const i
       if (n->kind == NODE_N)
         v = next_norm[v];
       else
-        v = n->stream == STREAM_SEND ? dag->match[v] : -1;
+        v = dag_is_send(n) ? dag->match[v] : -1;
     }
   }
   mem_free(used);

@@ -41,30 +41,32 @@ static void end_node(struct exec *x, int32_t node) {
 
 /* One tag a boundary, micro-batch and kind. Equal tags of far-apart messages are no harm: the messages of a pair of ranks
  * go in one order on both sides. */
-enum tag_kind { TAG_F, TAG_B, TAG_T, TAG_POST };
+enum tag_kind { TAG_F, TAG_B, TAG_T, TAG_E, TAG_L, TAG_KINDS };
 
-static int make_tag(const struct dag_node *node, enum tag_kind kind) {
-  int32_t boundary = 0, micro = node->micro < 0 ? 0 : node->micro;
-  if (node->kind == NODE_SF || node->kind == NODE_RB) boundary = node->stage;
-  if (node->kind == NODE_RF || node->kind == NODE_SB) boundary = node->stage - 1;
-  return (int)kind << 25 | (boundary & 0xfff) << 13 | (micro & 0x1fff);
+static int make_tag(const struct dag_node *node, bool posts) {
+  static const uint8_t kinds[NODE_KIND_COUNT] = {
+      [NODE_SF] = TAG_F, [NODE_RF] = TAG_F, [NODE_SB] = TAG_B, [NODE_RB] = TAG_B, [NODE_ST] = TAG_T,
+      [NODE_RT] = TAG_T, [NODE_ES] = TAG_E, [NODE_ER] = TAG_E, [NODE_LS] = TAG_L, [NODE_LR] = TAG_L};
+  int32_t boundary = node->micro < 0 ? 0 : node->stage, micro = node->micro < 0 ? 0 : node->micro;
+  if (node->kind == NODE_RF || node->kind == NODE_SB) boundary--; /* the lower stage */
+  int kind = kinds[node->kind] + (posts ? TAG_KINDS : 0);
+  return kind << 24 | (boundary & 0x7ff) << 13 | (micro & 0x1fff);
 }
 
-int exec_make_tag(const struct dag_node *node) {
-  enum tag_kind kind = TAG_T;
-  if (node->kind == NODE_SF || node->kind == NODE_RF) kind = TAG_F;
-  if (node->kind == NODE_SB || node->kind == NODE_RB) kind = TAG_B;
-  return make_tag(node, kind);
-}
-
-int exec_make_post_tag(const struct dag_node *node) { return make_tag(node, TAG_POST); }
+int exec_make_tag(const struct dag_node *node) { return make_tag(node, false); }
+int exec_make_post_tag(const struct dag_node *node) { return make_tag(node, true); }
 
 struct comm_request *exec_send_begin(const struct exec *x, int peer, int tag, const void *data, int64_t bytes) {
   return x->step->sync_messages ? comm_send_begin_sync(x->step->comm, peer, tag, data, bytes)
                                 : comm_send_begin(x->step->comm, peer, tag, data, bytes);
 }
 
-/* Where a message's data lies. */
+struct message_part {
+  char *data;
+  int64_t bytes;
+};
+
+/* Where the data of an ordinary message lies. */
 static void *find_payload(const struct exec *x, const struct dag_node *node) {
   struct rank_state *state = x->step->state;
   switch ((enum node_kind)node->kind) {
@@ -80,18 +82,64 @@ static void *find_payload(const struct exec *x, const struct dag_node *node) {
   return NULL;
 }
 
+/* A block is several buffers on its own rank, one on the rank that keeps it. */
+static int find_block(const struct exec *x, const struct dag_node *node, struct message_part *parts) {
+  int64_t bytes[DAG_BLOCK_PARTS];
+  bool guest = node->kind == NODE_ER || node->kind == NODE_LS;
+  char *at = guest ? exec_find_buffer(x, BUFFER_GUEST, node->stage, node->micro) : NULL;
+  int n = 0;
+  dag_measure_block(x->step->plan, x->step->state->model, node->stage, node->micro, bytes);
+  for (int k = 0; k < DAG_BLOCK_PARTS; k++) {
+    if (bytes[k] == 0) continue;
+    parts[n++] =
+        (struct message_part){guest ? at : exec_find_buffer(x, dag_block_kinds[k], node->stage, node->micro), bytes[k]};
+    if (guest) at += bytes[k];
+  }
+  return n;
+}
+
+static int find_parts(const struct exec *x, const struct dag_node *node, struct message_part *parts) {
+  if (dag_is_block(node)) return find_block(x, node, parts);
+  parts[0] = (struct message_part){find_payload(x, node), node->bytes};
+  return 1;
+}
+
 static void begin_message(struct exec *x, struct exec_stream *s, int32_t id) {
   const struct dag_node *node = &x->step->dag->nodes[id];
-  void *data = find_payload(x, node);
+  struct message_part parts[EXEC_MESSAGE_PARTS];
   struct comm *comm = x->step->comm;
-  int tag = exec_make_tag(node);
-  s->request = node->stream == STREAM_SEND ? exec_send_begin(x, node->peer, tag, data, node->bytes)
-                                           : comm_receive_begin(comm, node->peer, tag, data, node->bytes);
+  int tag = exec_make_tag(node), n = find_parts(x, node, parts);
+  for (int k = 0; k < n; k++)
+    s->requests[k] = dag_is_send(node) ? exec_send_begin(x, node->peer, tag, parts[k].data, parts[k].bytes)
+                                       : comm_receive_begin(comm, node->peer, tag, parts[k].data, parts[k].bytes);
 }
 
 static bool test_message(struct exec *x, struct exec_stream *s) {
   (void)x;
-  return comm_test(&s->request);
+  bool all = true;
+  for (int k = 0; k < EXEC_MESSAGE_PARTS; k++)
+    if (s->requests[k] && !comm_test(&s->requests[k])) all = false;
+  return all;
+}
+
+/* Gives the next compute node its memory once all blocks that it waits for are gone: they leave theirs to it. */
+static int open_next(struct exec *x) {
+  const struct dag *dag = x->step->dag;
+  int32_t next = get_next(x, STREAM_COMPUTE);
+  if (next < 0 || next == x->opened) return STATUS_OK;
+  for (int64_t e = dag->in_offset[next]; e < dag->in_offset[next + 1]; e++) {
+    int32_t before = dag->edge_from[e] - x->first;
+    bool leaves = before >= 0 && before < x->n_nodes && dag->nodes[x->first + before].stream == STREAM_COPY_OUT;
+    if (leaves && !x->done[before]) return STATUS_OK;
+  }
+  x->opened = next;
+  return exec_open_node(x, next);
+}
+
+/* A block has left: so does its memory. */
+static void close_move(struct exec *x, int32_t id) {
+  exec_free_moved(x, id);
+  if (!x->status) x->status = open_next(x);
 }
 
 /* Ends what has arrived and begins what may begin on one network stream; true when something happened. */
@@ -100,9 +148,11 @@ static bool advance_stream(struct exec *x, enum stream stream) {
   bool moved = false;
   if (s->active >= 0) {
     if (!x->way->test_message(x, s)) return false;
-    end_node(x, s->active);
+    int32_t id = s->active;
+    end_node(x, id);
     s->active = -1;
     moved = true;
+    if (stream == STREAM_COPY_OUT) close_move(x, id);
   }
   int32_t next = get_next(x, stream);
   if (next < 0 || x->step->dag->nodes[next].kind == NODE_N || !is_ready(x, next)) return moved;
@@ -114,9 +164,9 @@ static bool advance_stream(struct exec *x, enum stream stream) {
 }
 
 bool exec_advance_network(struct exec *x) {
-  bool sent = advance_stream(x, STREAM_SEND);
-  bool received = advance_stream(x, STREAM_RECEIVE);
-  return sent || received;
+  bool moved = false;
+  for (int stream = STREAM_SEND; stream <= STREAM_COPY_IN; stream++) moved |= advance_stream(x, (enum stream)stream);
+  return moved;
 }
 
 /* Between two ops of a compute node. */
@@ -168,6 +218,7 @@ static void compute_stage(struct exec *x, const struct dag_node *node) {
                           .first_layer = stage->first_layer,
                           .n_layers = stage->n_layers,
                           .discarded = discarded,
+                          .moved = step->plan->moved ? step->plan->moved + stage->first_layer : NULL,
                           .batch = &batch,
                           .between = end_op,
                           .context = x};
@@ -195,19 +246,18 @@ static void compute(struct exec *x, int32_t id) {
     compute_stage(x, node);
 }
 
-static int run_compute(struct exec *x, int32_t id) {
+static void run_compute(struct exec *x, int32_t id) {
   note_node(x, id);
   begin_node(x, id);
   x->way->compute(x, id);
   end_node(x, id);
   x->streams[STREAM_COMPUTE].next++;
-  int32_t next = get_next(x, STREAM_COMPUTE);
   /* What the last compute node frees may still be leaving: it goes when the streams have drained. */
-  if (next < 0)
+  if (get_next(x, STREAM_COMPUTE) < 0)
     x->last_compute = id;
   else
     exec_free_buffers(x, id);
-  return exec_open_node(x, next);
+  if (!x->status) x->status = open_next(x);
 }
 
 static void gather_norm(struct exec *x, int32_t id) {
@@ -235,7 +285,7 @@ static void describe_wait(const struct exec *x, char *text, size_t size) {
   const struct dag *dag = x->step->dag;
   int32_t next = get_next(x, STREAM_COMPUTE);
   int used = snprintf(text, size, "waiting");
-  for (int stream = STREAM_SEND; stream <= STREAM_RECEIVE; stream++) {
+  for (int stream = STREAM_SEND; stream <= STREAM_COPY_IN; stream++) {
     int32_t id = x->streams[stream].active;
     if (id < 0) continue;
     char name[64];
@@ -252,12 +302,12 @@ static void describe_wait(const struct exec *x, char *text, size_t size) {
 static int run_nodes(struct exec *x) {
   int64_t fruitless = 0;
   char what[256] = "";
-  int status = exec_open_node(x, get_next(x, STREAM_COMPUTE));
-  while (!status && x->n_done < x->n_nodes) {
+  x->status = open_next(x);
+  while (!x->status && x->n_done < x->n_nodes) {
     bool moved = exec_advance_network(x);
     int32_t next = get_next(x, STREAM_COMPUTE);
     if (next >= 0 && is_ready(x, next)) {
-      status = run_compute(x, next);
+      run_compute(x, next);
       moved = true;
     } else if (!moved) {
       moved = run_norm(x);
@@ -267,8 +317,8 @@ static int run_nodes(struct exec *x) {
     if (fruitless % 64 == 1) describe_wait(x, what, sizeof what);
     comm_back_off(x->step->comm, fruitless, what);
   }
-  if (!status && x->last_compute >= 0) exec_free_buffers(x, x->last_compute);
-  return status;
+  if (!x->status && x->last_compute >= 0) exec_free_buffers(x, x->last_compute);
+  return x->status;
 }
 
 static void open_work(struct exec *x) { (void)x; }

@@ -7,12 +7,14 @@
 
 struct comm_request;
 
+enum { EXEC_MESSAGE_PARTS = DAG_BLOCK_PARTS };
+
 /* A stream of this rank: its nodes in order, the next one to begin, and the message under way. */
 struct exec_stream {
   const int32_t *nodes;
   int32_t n, next;
-  int32_t active; /* -1: none */
-  struct comm_request *request;
+  int32_t active;                                    /* -1: none */
+  struct comm_request *requests[EXEC_MESSAGE_PARTS]; /* of the message's parts; NULL: done, or none */
 };
 
 struct exec;
@@ -34,11 +36,13 @@ struct exec {
   struct exec_timed *timed; /* of exec_timed.c */
   const struct exec_step *step;
   struct exec_result *result;
+  int status;                   /* of the memory that nodes were given */
   int32_t rank, first, n_nodes; /* this rank's nodes are first .. first + n_nodes - 1 */
   int32_t n_done;
   double op_begin;      /* clock when the op under way began */
   bool rebuilds;        /* it is one of an R */
   int32_t last_compute; /* the rank's last compute node once it has run, else -1 */
+  int32_t opened;       /* the last compute node that has its memory, -1: none yet */
   bool *done;           /* [n_nodes] */
   struct exec_stream streams[STREAM_COUNT];
   /* Buffers of this rank: rows of the graph's table and where they lie. */
@@ -68,11 +72,13 @@ struct comm_request *exec_send_begin(const struct exec *x, int peer, int tag, co
 bool exec_advance_network(struct exec *x);
 
 /* exec_memory.c. Opening a compute node allocates all that is charged to it, receives for the next node included; it is
- * done as soon as the node before has ended, so that those can be posted. -1 does nothing. */
+ * done as soon as the node before has ended and the blocks that the node waits for are gone, so that receives can be posted.
+ * Freeing after a node leaves what a block has not yet taken away; that goes with exec_free_moved, when the block has gone. */
 void exec_memory_init(struct exec *x);
 void exec_memory_fini(struct exec *x);
 int exec_open_node(struct exec *x, int32_t node);
 void exec_free_buffers(struct exec *x, int32_t node);
+void exec_free_moved(struct exec *x, int32_t mover);
 void *exec_find_buffer(const struct exec *x, enum buffer_kind kind, int32_t stage, int32_t micro);
 /* All buffers that a compute node of a stage and micro-batch works on; those it shares with neighbouring stages on this
  * rank included. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The latest of its kind: a block that has come back is where it is now. */
 static int64_t *find_slot(const struct exec *x, enum buffer_kind kind, int32_t stage, int32_t micro) {
   int64_t row = (int64_t)stage * x->step->plan->n_micro + micro;
   return &x->find[row * BUFFER_KIND_COUNT + kind];
@@ -61,12 +62,25 @@ int exec_open_node(struct exec *x, int32_t node) {
   return status;
 }
 
-void exec_free_buffers(struct exec *x, int32_t node) {
+static void free_buffer(struct exec *x, int64_t b) {
   struct device *device = x->step->state->device;
-  for (int64_t b = x->release_first[node - x->first]; b >= 0; b = x->release_next[b]) {
-    device->ops->free(device, x->memory[b]);
-    x->memory[b] = NULL;
-  }
+  device->ops->free(device, x->memory[b]);
+  x->memory[b] = NULL;
+}
+
+static bool is_gone(const struct exec *x, const struct dag_buffer *buffer) {
+  return buffer->mover < 0 || x->done[buffer->mover - x->first];
+}
+
+void exec_free_buffers(struct exec *x, int32_t node) {
+  for (int64_t b = x->release_first[node - x->first]; b >= 0; b = x->release_next[b])
+    if (is_gone(x, &x->buffers[b])) free_buffer(x, b);
+}
+
+/* A block that goes in good time is freed with the node that the plan says. */
+void exec_free_moved(struct exec *x, int32_t mover) {
+  for (int64_t b = 0; b < x->next_buffer; b++)
+    if (x->buffers[b].mover == mover && x->memory[b] && x->done[x->buffers[b].release - x->first]) free_buffer(x, b);
 }
 
 void *exec_find_buffer(const struct exec *x, enum buffer_kind kind, int32_t stage, int32_t micro) {
@@ -86,7 +100,8 @@ void exec_find_buffers(const struct exec *x, int32_t stage, int32_t micro, char 
 
 void exec_init(struct exec *x, const struct exec_step *step, struct exec_result *result) {
   const struct dag *dag = step->dag;
-  *x = (struct exec){.step = step, .result = result, .rank = comm_get_rank(step->comm), .last_compute = -1};
+  *x = (struct exec){
+      .step = step, .result = result, .rank = comm_get_rank(step->comm), .last_compute = -1, .opened = -1};
   x->first = dag->rank_offset[x->rank];
   x->n_nodes = dag->rank_offset[x->rank + 1] - x->first;
   x->done = MEM_NEW(bool, x->n_nodes);

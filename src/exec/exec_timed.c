@@ -35,7 +35,7 @@ struct exec_timed {
 static double now(const struct exec_timed *t) { return clock_now() - t->origin; }
 
 static bool is_rendezvous(const struct exec *x, const struct dag_node *node) {
-  return node->bytes > x->step->times->eager_bytes;
+  return sim_is_rendezvous(x->step->times, node);
 }
 
 /* The latest end among the stream and what is before a node on this rank. */
@@ -135,7 +135,7 @@ static void send_due(struct exec *x, struct exec_stream *s, int32_t id, double s
   struct timed_message *m = &x->timed->messages[node->stream];
   m->due = start + x->step->times->seconds[id];
   set_times(x, id, start, m->due);
-  s->request = exec_send_begin(x, node->peer, exec_make_tag(node), &m->due, sizeof m->due);
+  s->requests[0] = exec_send_begin(x, node->peer, exec_make_tag(node), &m->due, sizeof m->due);
 }
 
 static void begin_message_timed(struct exec *x, struct exec_stream *s, int32_t id) {
@@ -145,12 +145,12 @@ static void begin_message_timed(struct exec *x, struct exec_stream *s, int32_t i
   bool rendezvous = is_rendezvous(x, node);
   *m = (struct timed_message){.ready = find_ready(x, id)};
   m->posted = m->ready;
-  if (node->stream == STREAM_RECEIVE) {
+  if (dag_is_receive(node)) {
     if (rendezvous) m->post = comm_send_begin(comm, node->peer, exec_make_post_tag(node), &m->posted, sizeof m->posted);
-    s->request = comm_receive_begin(comm, node->peer, exec_make_tag(node), &m->due, sizeof m->due);
+    s->requests[0] = comm_receive_begin(comm, node->peer, exec_make_tag(node), &m->due, sizeof m->due);
   } else if (rendezvous) {
     m->waits_for_post = true;
-    s->request = comm_receive_begin(comm, node->peer, exec_make_post_tag(node), &m->posted, sizeof m->posted);
+    s->requests[0] = comm_receive_begin(comm, node->peer, exec_make_post_tag(node), &m->posted, sizeof m->posted);
   } else {
     send_due(x, s, id, m->ready);
   }
@@ -160,13 +160,13 @@ static bool test_message_timed(struct exec *x, struct exec_stream *s) {
   int32_t id = s->active;
   struct timed_message *m = &x->timed->messages[x->step->dag->nodes[id].stream];
   if (m->post && !comm_test(&m->post)) return false;
-  if (s->request && !comm_test(&s->request)) return false;
+  if (s->requests[0] && !comm_test(&s->requests[0])) return false;
   if (m->waits_for_post) {
     m->waits_for_post = false;
     send_due(x, s, id, fmax(m->ready, m->posted));
-    return comm_test(&s->request);
+    return comm_test(&s->requests[0]);
   }
-  if (x->step->dag->nodes[id].stream == STREAM_RECEIVE) set_times(x, id, m->posted, fmax(m->due, m->posted));
+  if (dag_is_receive(&x->step->dag->nodes[id])) set_times(x, id, m->posted, fmax(m->due, m->posted));
   return true;
 }
 

@@ -126,10 +126,6 @@ bool param_parse_uniform(const struct param_input *in, void *value) {
   bool good = check_map(in);
   for (int64_t i = 0; good && i < in->node->n; i++) {
     struct param_input part = part_of(in, &in->node->keys[i]);
-    if (!strcmp(part.node->text, "evict_ms")) {
-      good = param_refuse(&part, "has 'evict_ms', which is not available in this version");
-      break;
-    }
     int t = find_name(in, part.node, time_names);
     good = t >= 0 && read_time(in, &in->node->items[i], &uniform.times[t]);
   }

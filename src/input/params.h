@@ -43,7 +43,7 @@ struct params_rank_factors {
 };
 
 /* The times of cost.uniform, in ms: X(key). */
-#define PARAMS_TIMES(X) X(forward_ms) X(input_ms) X(weight_ms) X(recompute_ms) X(send_ms)
+#define PARAMS_TIMES(X) X(forward_ms) X(input_ms) X(weight_ms) X(recompute_ms) X(send_ms) X(evict_ms)
 #define X(key) PARAMS_TIME_##key,
 enum params_time { PARAMS_TIMES(X) PARAMS_TIME_COUNT };
 #undef X

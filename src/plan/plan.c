@@ -9,8 +9,9 @@
 static const struct {
   const char *name;
   enum stream stream;
+  enum node_end end;
 } kinds[NODE_KIND_COUNT] = {
-#define X(id, text, on) [id] = {text, on},
+#define X(id, text, on, end) [id] = {text, on, end},
     NODE_KINDS(X)
 #undef X
 };
@@ -21,11 +22,21 @@ static const char *const streams[STREAM_COUNT] = {
 #undef X
 };
 
+static const char *const tiers[PLAN_TIER_COUNT] = {
+#define X(id, text) [id] = text,
+    PLAN_TIERS(X)
+#undef X
+};
+
+const char *plan_tier_get_name(enum plan_tier tier) { return (unsigned)tier < PLAN_TIER_COUNT ? tiers[tier] : "?"; }
+
 const char *node_kind_get_name(enum node_kind kind) {
   return (unsigned)kind < NODE_KIND_COUNT ? kinds[kind].name : "?";
 }
 
 enum stream node_kind_get_stream(enum node_kind kind) { return kinds[kind].stream; }
+
+enum node_end node_kind_get_end(enum node_kind kind) { return kinds[kind].end; }
 
 const char *stream_get_name(enum stream stream) { return (unsigned)stream < STREAM_COUNT ? streams[stream] : "?"; }
 
@@ -66,6 +77,28 @@ uint32_t plan_get_discarded(const struct plan *plan, int32_t layer, int32_t micr
   return 0;
 }
 
+void plan_reserve_moves(struct plan *plan, int32_t n) {
+  mem_free(plan->moves);
+  mem_free(plan->moved);
+  plan->n_moves = n;
+  plan->moves = n > 0 ? MEM_NEW(struct plan_move, n) : NULL;
+  plan->moved = n > 0 ? MEM_NEW(uint32_t, plan->n_layers) : NULL;
+}
+
+const struct plan_move *plan_find_move(const struct plan *plan, int32_t stage, int32_t micro) {
+  int32_t low = 0, high = plan->n_moves;
+  while (low < high) {
+    int32_t middle = low + (high - low) / 2;
+    const struct plan_move *m = &plan->moves[middle];
+    if (m->stage < stage || (m->stage == stage && m->micro < micro))
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  const struct plan_move *found = low < plan->n_moves ? &plan->moves[low] : NULL;
+  return found && found->stage == stage && found->micro == micro ? found : NULL;
+}
+
 bool plan_recomputes(const struct plan *plan, int32_t stage, int32_t micro) {
   const struct plan_stage *s = &plan->stages[stage];
   for (int32_t k = 0; k < plan->n_recompute; k++) {
@@ -88,6 +121,9 @@ struct plan *plan_dup(const struct plan *plan) {
   copy->recompute_early = plan->recompute_early;
   plan_reserve_recompute(copy, plan->n_recompute);
   copy_array(copy->recompute, plan->recompute, sizeof *plan->recompute, plan->n_recompute);
+  plan_reserve_moves(copy, plan->n_moves);
+  copy_array(copy->moves, plan->moves, sizeof *plan->moves, plan->n_moves);
+  copy_array(copy->moved, plan->moved, sizeof *plan->moved, plan->n_moves ? plan->n_layers : 0);
   copy->hash = plan->hash;
   copy->replica_rank = mem_resize(copy->replica_rank, sizeof(int32_t) * (size_t)n_replicas);
   copy_array(copy->stages, plan->stages, sizeof *plan->stages, plan->n_stages);
@@ -114,6 +150,8 @@ void plan_destroy(struct plan **plan) {
   mem_free(p->replica_offset);
   mem_free(p->replica_rank);
   mem_free(p->recompute);
+  mem_free(p->moves);
+  mem_free(p->moved);
   mem_free(p->micro);
   mem_free(p->order_offset);
   mem_free(p->order);

@@ -10,22 +10,26 @@
 
 struct model;
 
-/* Kinds of nodes of the graph (enum, name, stream): one list for plan, graph, simulator, executor, trace. Kinds of later
- * systems are added here. */
+/* Kinds of nodes of the graph (enum, name, stream, end of a message): one list for plan, graph, simulator, executor, trace.
+ * Kinds of later systems are added here. */
 #define NODE_KINDS(X)                                                                                                  \
-  X(NODE_F, "F", STREAM_COMPUTE)   /* forward */                                                                       \
-  X(NODE_R, "R", STREAM_COMPUTE)   /* recompute what the forward discarded */                                          \
-  X(NODE_B, "B", STREAM_COMPUTE)   /* full backward: input pass, then weight pass */                                   \
-  X(NODE_I, "I", STREAM_COMPUTE)   /* input gradient only */                                                           \
-  X(NODE_W, "W", STREAM_COMPUTE)   /* weight gradient only */                                                          \
-  X(NODE_U, "U", STREAM_COMPUTE)   /* optimizer update of a layer */                                                   \
-  X(NODE_SF, "SF", STREAM_SEND)    /* send an activation */                                                            \
-  X(NODE_RF, "RF", STREAM_RECEIVE) /* receive an activation */                                                         \
-  X(NODE_SB, "SB", STREAM_SEND)    /* send a gradient */                                                               \
-  X(NODE_RB, "RB", STREAM_RECEIVE) /* receive a gradient */                                                            \
-  X(NODE_ST, "ST", STREAM_SEND)    /* send this use's gradient sum of a tied weight */                                 \
-  X(NODE_RT, "RT", STREAM_RECEIVE) /* receive the other use's */                                                       \
-  X(NODE_N, "N", STREAM_SEND)      /* global gradient norm: all ranks meet */
+  X(NODE_F, "F", STREAM_COMPUTE, NODE_IS_NONE)      /* forward */                                                      \
+  X(NODE_R, "R", STREAM_COMPUTE, NODE_IS_NONE)      /* recompute what the forward discarded */                         \
+  X(NODE_B, "B", STREAM_COMPUTE, NODE_IS_NONE)      /* full backward: input pass, then weight pass */                  \
+  X(NODE_I, "I", STREAM_COMPUTE, NODE_IS_NONE)      /* input gradient only */                                          \
+  X(NODE_W, "W", STREAM_COMPUTE, NODE_IS_NONE)      /* weight gradient only */                                         \
+  X(NODE_U, "U", STREAM_COMPUTE, NODE_IS_NONE)      /* optimizer update of a layer */                                  \
+  X(NODE_SF, "SF", STREAM_SEND, NODE_IS_SEND)       /* send an activation */                                           \
+  X(NODE_RF, "RF", STREAM_RECEIVE, NODE_IS_RECEIVE) /* receive an activation */                                        \
+  X(NODE_SB, "SB", STREAM_SEND, NODE_IS_SEND)       /* send a gradient */                                              \
+  X(NODE_RB, "RB", STREAM_RECEIVE, NODE_IS_RECEIVE) /* receive a gradient */                                           \
+  X(NODE_ST, "ST", STREAM_SEND, NODE_IS_SEND)       /* send this use's gradient sum of a tied weight */                \
+  X(NODE_RT, "RT", STREAM_RECEIVE, NODE_IS_RECEIVE) /* receive the other use's */                                      \
+  X(NODE_N, "N", STREAM_SEND, NODE_IS_NONE)         /* global gradient norm: all ranks meet */                         \
+  X(NODE_ES, "ES", STREAM_COPY_OUT, NODE_IS_SEND)   /* send an activation block to the rank that keeps it */           \
+  X(NODE_ER, "ER", STREAM_COPY_IN, NODE_IS_RECEIVE) /* receive another rank's block to keep it */                      \
+  X(NODE_LS, "LS", STREAM_COPY_OUT, NODE_IS_SEND)   /* send a kept block back */                                       \
+  X(NODE_LR, "LR", STREAM_COPY_IN, NODE_IS_RECEIVE) /* receive the own block again */
 
 #define STREAMS(X)                                                                                                     \
   X(STREAM_COMPUTE, "compute")                                                                                         \
@@ -41,6 +45,9 @@ enum stream { STREAMS(X) STREAM_COUNT };
 #undef X
 const char *node_kind_get_name(enum node_kind kind);
 enum stream node_kind_get_stream(enum node_kind kind);
+/* Which end of a message a kind is. */
+enum node_end { NODE_IS_NONE, NODE_IS_SEND, NODE_IS_RECEIVE };
+enum node_end node_kind_get_end(enum node_kind kind);
 const char *stream_get_name(enum stream stream);
 
 struct plan_stage {
@@ -57,6 +64,26 @@ struct plan_micro {
 struct plan_recompute {
   int32_t layer, first_micro, last_micro;
   uint32_t ops; /* bit o: op o of the layer's table */
+};
+
+/* Where activations wait for their backward when they leave the device: enum, name in files. */
+#define PLAN_TIERS(X) X(PLAN_TIER_RANK, "rank") /* another rank's device */
+#define X(id, name) id,
+enum plan_tier { PLAN_TIERS(X) PLAN_TIER_COUNT };
+#undef X
+
+/* The activation block of one stage and micro-batch leaves its device after the forward and comes back before the
+ * backward. Places are those of actions in a rank's order (0: its first). What takes memory does so with the start of an
+ * action, and what gives it back does so with the end of one, so that memory follows from the order alone:
+ *   the block may leave when action out_start has ended; its memory is given back when out_end has, and the action after
+ *   that waits until the block is gone; its memory is taken again with the start of in_start, when it may come back.
+ *   The rank that keeps it takes memory with the start of its action peer_start; it gives that back when its action peer_end
+ *   has ended, and the action after that waits until the block is gone. */
+struct plan_move {
+  int32_t stage, micro;
+  uint8_t tier; /* enum plan_tier */
+  int32_t out_start, out_end, in_start;
+  int32_t peer, peer_start, peer_end; /* tier rank */
 };
 
 struct plan_action {
@@ -79,8 +106,11 @@ struct plan {
   int32_t n_recompute;
   struct plan_recompute *recompute; /* [n_recompute] each layer and micro-batch in one row at most */
   bool recompute_early;             /* R may start before its gradient arrives, else it waits for it */
-  int64_t *device_limit;            /* [n_ranks] bytes, INT64_MAX: none */
-  uint64_t hash;                    /* of all the above, set by plan_freeze */
+  int32_t n_moves;
+  struct plan_move *moves; /* [n_moves] ascending by stage, then micro-batch */
+  uint32_t *moved; /* [n_layers] what of a layer belongs to a block, as in footprint.h; 0: nothing. NULL: no moves */
+  int64_t *device_limit; /* [n_ranks] bytes, INT64_MAX: none */
+  uint64_t hash;         /* of all the above, set by plan_freeze */
 };
 
 /* An empty plan with arrays of these sizes: one replica a stage, no limits, n_actions in the last rank's order until the
@@ -98,6 +128,11 @@ uint32_t plan_get_discarded(const struct plan *plan, int32_t layer, int32_t micr
 bool plan_recomputes(const struct plan *plan, int32_t stage, int32_t micro);
 /* Room for n rows of recomputation, cleared. */
 void plan_reserve_recompute(struct plan *plan, int32_t n);
+/* Room for n moves and for what they move, cleared. */
+void plan_reserve_moves(struct plan *plan, int32_t n);
+/* The move of a stage's block of a micro-batch, or NULL. */
+const struct plan_move *plan_find_move(const struct plan *plan, int32_t stage, int32_t micro);
+const char *plan_tier_get_name(enum plan_tier tier);
 /* The stage that holds a layer. */
 int32_t plan_get_stage(const struct plan *plan, int32_t layer);
 /* A plan of the same shape for other micro-batches of the same count (a step's real lengths), frozen if `plan` is. */
@@ -110,7 +145,8 @@ int plan_unpack(const void *data, size_t bytes, struct plan **plan);
 
 /* The rules that hold for every plan by itself: stages contiguous and complete, ranks in range, each F and B (or I and W)
  * of every stage and micro-batch exactly once on a rank that holds the stage (forwards only when forward_only), F, I and
- * W of a stage each in ascending micro-batch order (unless free_order), F before B. STATUS_FAILED with what is wrong. */
+ * W of a stage each in ascending micro-batch order (unless free_order), F before B, a block gone after its F and back
+ * before what needs it. STATUS_FAILED with what is wrong. */
 int plan_check(const struct plan *plan);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "plan/plan.h"
+#include "plan/plan_move.h"
 
 static int check_sizes(const struct plan *plan) {
   if (plan->n_layers < 1 || plan->n_stages < 1 || plan->n_ranks < 1 || plan->n_micro < 1)
@@ -208,7 +208,7 @@ static int check_orders(const struct plan *plan) {
 
 int plan_check(const struct plan *plan) {
   static int (*const rules[])(const struct plan *) = {check_sizes,  check_stages,    check_replicas, check_micro,
-                                                      check_limits, check_recompute, check_orders};
+                                                      check_limits, check_recompute, check_orders,   plan_check_moves};
   for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
     int status = rules[i](plan);
     if (status) return status;

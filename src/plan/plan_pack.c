@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "plan/plan.h"
 
-enum { PACK_VERSION = 2 };
+enum { PACK_VERSION = 3 };
 static const char pack_magic[8] = "penplan";
 
 enum pack_mode { PACK_COUNT, PACK_WRITE, PACK_READ };
@@ -21,7 +21,7 @@ struct packer {
 
 /* The sizes that precede the arrays. */
 struct shape {
-  int32_t n_layers, n_stages, n_ranks, n_micro, n_replicas, n_recompute;
+  int32_t n_layers, n_stages, n_ranks, n_micro, n_replicas, n_recompute, n_moves;
   int64_t n_actions;
 };
 
@@ -50,6 +50,7 @@ static void visit_shape(struct packer *p, struct shape *shape) {
   visit_bytes(p, &shape->n_micro, sizeof shape->n_micro);
   visit_bytes(p, &shape->n_replicas, sizeof shape->n_replicas);
   visit_bytes(p, &shape->n_recompute, sizeof shape->n_recompute);
+  visit_bytes(p, &shape->n_moves, sizeof shape->n_moves);
   visit_bytes(p, &shape->n_actions, sizeof shape->n_actions);
 }
 
@@ -59,6 +60,17 @@ static void visit_actions(struct packer *p, struct plan_action *order, int64_t n
     visit_bytes(p, &order[i].kind, sizeof order[i].kind);
     visit_bytes(p, &order[i].stage, sizeof order[i].stage);
     visit_bytes(p, &order[i].micro, sizeof order[i].micro);
+  }
+}
+
+/* The same of moves. */
+static void visit_moves(struct packer *p, struct plan_move *moves, int32_t n_moves) {
+  for (int32_t i = 0; i < n_moves && !p->damaged; i++) {
+    struct plan_move *m = &moves[i];
+    int32_t *numbers[] = {&m->stage,    &m->micro, &m->out_start,  &m->out_end,
+                          &m->in_start, &m->peer,  &m->peer_start, &m->peer_end};
+    visit_bytes(p, &m->tier, sizeof m->tier);
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) visit_bytes(p, numbers[k], sizeof *numbers[k]);
   }
 }
 
@@ -75,6 +87,8 @@ static void visit_plan(struct packer *p, struct plan *plan, const struct shape *
   visit_actions(p, plan->order, shape->n_actions);
   visit_bool(p, &plan->recompute_early);
   visit_bytes(p, plan->recompute, sizeof *plan->recompute * (size_t)shape->n_recompute);
+  visit_moves(p, plan->moves, shape->n_moves);
+  visit_bytes(p, plan->moved, sizeof *plan->moved * (size_t)(shape->n_moves ? shape->n_layers : 0));
   visit_bytes(p, plan->device_limit, sizeof *plan->device_limit * (size_t)shape->n_ranks);
   visit_bytes(p, &plan->hash, sizeof plan->hash);
 }
@@ -92,6 +106,7 @@ void *plan_pack(const struct plan *plan, size_t *bytes) {
                         plan->n_micro,
                         plan->replica_offset[plan->n_stages],
                         plan->n_recompute,
+                        plan->n_moves,
                         plan->order_offset[plan->n_ranks]};
   struct packer p = {.mode = PACK_COUNT};
   for (;;) {
@@ -112,15 +127,20 @@ void *plan_pack(const struct plan *plan, size_t *bytes) {
 static int check_shape(const struct packer *p, const struct shape *shape) {
   size_t left = p->size - p->at;
   if (shape->n_layers < 0 || shape->n_stages < 0 || shape->n_ranks < 0 || shape->n_micro < 0 || shape->n_replicas < 0 ||
-      shape->n_recompute < 0 || shape->n_actions < 0)
+      shape->n_recompute < 0 || shape->n_moves < 0 || shape->n_actions < 0)
     return error_raise(STATUS_FAILED, "packed plan: a size below zero");
   const struct plan_action *order;
   size_t action = sizeof order->kind + sizeof order->stage + sizeof order->micro;
-  size_t limits[] = {left / sizeof(struct plan_stage),     left / sizeof(int64_t),
-                     left / sizeof(struct plan_micro),     left / sizeof(int32_t),
-                     left / sizeof(struct plan_recompute), left / action};
-  int64_t counts[] = {shape->n_stages,   shape->n_ranks,     shape->n_micro,
-                      shape->n_replicas, shape->n_recompute, shape->n_actions};
+  size_t move = sizeof(uint8_t) + 8 * sizeof(int32_t);
+  size_t limits[] = {left / sizeof(struct plan_stage),
+                     left / sizeof(int64_t),
+                     left / sizeof(struct plan_micro),
+                     left / sizeof(int32_t),
+                     left / sizeof(struct plan_recompute),
+                     left / move,
+                     left / action};
+  int64_t counts[] = {shape->n_stages,    shape->n_ranks, shape->n_micro,  shape->n_replicas,
+                      shape->n_recompute, shape->n_moves, shape->n_actions};
   for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
     if ((size_t)counts[i] > limits[i])
       return error_raise(STATUS_FAILED, "packed plan: cut short at %zu bytes", p->size);
@@ -170,6 +190,7 @@ int plan_unpack(const void *data, size_t bytes, struct plan **plan) {
   if (status) return status;
   struct plan *made = plan_create(shape.n_layers, shape.n_stages, shape.n_ranks, shape.n_micro, shape.n_actions);
   plan_reserve_recompute(made, shape.n_recompute);
+  plan_reserve_moves(made, shape.n_moves);
   made->replica_rank = mem_resize(made->replica_rank, sizeof(int32_t) * (size_t)shape.n_replicas);
   status = read_plan(&p, made, &shape);
   if (status)

@@ -17,6 +17,7 @@
   X(planner_zb_h1)                                                                                                     \
   X(planner_zb_h2)                                                                                                     \
   X(planner_zb_v)                                                                                                      \
+  X(planner_bpipe)                                                                                                     \
   X(planner_adapipe)                                                                                                   \
   X(planner_file)
 
@@ -102,6 +103,7 @@ int planner_run(const char *name, const struct plan_request *request, struct pla
   if (!status) status = planner->make(request, plan);
   if (status) return status;
   status = put_recompute(request, *plan);
+  if (!status && planner->move) status = planner->move(request, *plan);
   if (status) {
     plan_destroy(plan);
     return status;

@@ -44,6 +44,8 @@ struct planner {
   const char *summary; /* one line for --help and the manual */
   /* Makes a plan (owned by the caller, not yet frozen). Returns STATUS_MISTAKE with the reason when it declines. */
   int (*make)(const struct plan_request *request, struct plan **plan);
+  /* Lets blocks move (plan_reserve_moves), when the orders have their recomputation; NULL: none do. */
+  int (*move)(const struct plan_request *request, struct plan *plan);
 };
 
 /* The registry: all planners, in the order of the manual; NULL-terminated. */

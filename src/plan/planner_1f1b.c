@@ -9,4 +9,6 @@ static int make(const struct plan_request *request, struct plan **plan) {
 }
 
 const struct planner planner_1f1b = {
-    "1f1b", "one forward, one backward in turn; stage s of p keeps the activations of p - s micro-batches", make};
+    .name = "1f1b",
+    .summary = "one forward, one backward in turn; stage s of p keeps the activations of p - s micro-batches",
+    .make = make};

@@ -207,4 +207,6 @@ static int make(const struct plan_request *request, struct plan **plan) {
 }
 
 const struct planner planner_adapipe = {
-    "adapipe", "1F1B in which each stage recomputes just what its limit asks for, cut into stages accordingly", make};
+    .name = "adapipe",
+    .summary = "1F1B in which each stage recomputes just what its limit asks for, cut into stages accordingly",
+    .make = make};

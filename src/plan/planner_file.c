@@ -102,4 +102,6 @@ static int make(const struct plan_request *request, struct plan **plan) {
 }
 
 const struct planner planner_file = {
-    "file", "what pipeline.plan_file says: a plan.h5, or a CSV of torch.distributed.pipelining's actions", make};
+    .name = "file",
+    .summary = "what pipeline.plan_file says: a plan.h5, or a CSV of torch.distributed.pipelining's actions",
+    .make = make};

@@ -59,4 +59,6 @@ static int make(const struct plan_request *asked, struct plan **plan) {
 }
 
 const struct planner planner_interleaved = {
-    "interleaved", "1F1B with pipeline.chunks stages a rank: a smaller bubble for more messages and activations", make};
+    .name = "interleaved",
+    .summary = "1F1B with pipeline.chunks stages a rank: a smaller bubble for more messages and activations",
+    .make = make};

@@ -15,4 +15,6 @@ static int make(const struct plan_request *request, struct plan **plan) {
 }
 
 const struct planner planner_zb_h1 = {
-    "zb-h1", "weight gradients fill the idle time of 1F1B; every stage keeps the activations of p micro-batches", make};
+    .name = "zb-h1",
+    .summary = "weight gradients fill the idle time of 1F1B; every stage keeps the activations of p micro-batches",
+    .make = make};

@@ -15,4 +15,6 @@ static int make(const struct plan_request *request, struct plan **plan) {
 }
 
 const struct planner planner_zb_h2 = {
-    "zb-h2", "no idle time across steps with optimizer.clip off; keeps the activations of 2p - 1 micro-batches", make};
+    .name = "zb-h2",
+    .summary = "no idle time across steps with optimizer.clip off; keeps the activations of 2p - 1 micro-batches",
+    .make = make};

@@ -111,4 +111,6 @@ static int make(const struct plan_request *asked, struct plan **plan) {
 }
 
 const struct planner planner_zb_v = {
-    "zb-v", "two stages a rank, down and up again: hardly any bubble with the activations of p micro-batches", make};
+    .name = "zb-v",
+    .summary = "two stages a rank, down and up again: hardly any bubble with the activations of p micro-batches",
+    .make = make};

@@ -85,7 +85,7 @@ static void set_times(struct sim *s, int32_t v, double start, double end, int32_
 static void run_message(struct sim *s, const struct sim_times *times, int32_t send, bool keep) {
   int32_t receive = s->dag->match[send], send_binder, receive_binder;
   double start = find_ready(s, send, &send_binder), posted = find_ready(s, receive, &receive_binder);
-  if (s->dag->nodes[send].bytes > times->eager_bytes && posted > start) {
+  if (posted > start && sim_is_rendezvous(times, &s->dag->nodes[send])) {
     start = posted;
     send_binder = receive_binder;
   }
@@ -125,7 +125,7 @@ static void run_iteration(struct sim *s, const struct sim_times *times, bool kee
     if (n->kind == NODE_N) {
       run_norm(s, times, &dag->sequence[k], dag->n_ranks, keep);
       k += dag->n_ranks;
-    } else if (n->stream == STREAM_SEND) {
+    } else if (dag->match[v] >= 0) { /* the sending end comes first */
       run_message(s, times, v, keep);
       k += 2;
     } else {

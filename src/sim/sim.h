@@ -3,7 +3,8 @@
  *
  * Rules. A node starts when its stream is free and the nodes before it have ended. A message occupies its send stream from its
  * start to its end, latency and transfer; its receive begins when it is posted and ends with the send. Above eager_bytes a
- * send waits until its receive is posted (rendezvous), below it leaves at once. The norms of all ranks end together.
+ * send waits until its receive is posted (rendezvous), below it leaves at once; a block of activations always waits, as there is
+ * no room for it before. The norms of all ranks end together.
  * Iterations follow one another without a barrier but for what their nodes give; a norm that nothing waits for (no clip) is
  * none.
  */
@@ -17,6 +18,11 @@ struct sim_times {
   const double *seconds; /* [n_nodes] of compute nodes, sends (latency + bytes / bandwidth) and norms; others 0 */
   int64_t eager_bytes;   /* messages up to this size do not wait for their receiver */
 };
+
+/* True for a message that waits until its receiver is ready. */
+static inline bool sim_is_rendezvous(const struct sim_times *times, const struct dag_node *node) {
+  return node->bytes > times->eager_bytes || dag_is_block(node);
+}
 
 /* Why a rank's compute stream is idle, seconds of one iteration. */
 struct sim_idle {
