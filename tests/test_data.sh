@@ -88,7 +88,7 @@ expect 0 "no fault; 3 documents" "$penstock" data check "$folder/out"
 expect 0 "100001 tokens" "$penstock" data build --output "$folder/large" "$folder/large.txt"
 if [ -w /dev/full ]; then
   # shellcheck disable=SC2016 # expanded by the inner shell
-  for words in --help --version 'data check --json PREFIX' 'deck --reference'; do
+  for words in --help --version 'data check --json PREFIX' 'data check PREFIX' 'deck --reference'; do
     expect 1 "standard output cannot be written" sh -c '"$@" > /dev/full' - "$penstock" ${words/PREFIX/$folder/out}
   done
   ln -s /dev/full "$folder/full.bin.tmp"

@@ -45,6 +45,8 @@ static void check_yaml(void) {
       {"optimizer:\n    learnig_rate: 1\n",
        "t.yml:2:5: unknown key 'learnig_rate' in 'optimizer' (did you mean 'lr'?); allowed: lr, min_lr"},
       {"run:\n  stpes: 1\n", "(did you mean 'steps'?)"},
+      {"optimizer:\n  lr: 1.1e38\n", "t.yml:2:7: 'optimizer.lr' is 1.1e38, out of range"},
+      {"optimizer:\n  eps: 1e-40\n", "'optimizer.eps' is 1e-40, out of range"},
       {"run:\n  lr: 1\n", "(did you mean 'optimizer.lr'?)"},
       {"run:\n  zzzzzzz: 1\n", "unknown key 'zzzzzzz' in 'run'; allowed: name"},
       {"pipeline:\n  swap: auto\n", "t.yml:2:3: 'pipeline.swap' is not available in this version"},

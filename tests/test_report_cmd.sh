@@ -71,6 +71,13 @@ run 0 report here.h5 --csv b.csv
 is_there report.html
 check cmp -s a.csv b.csv || fail "the rows of a copy differ"
 
+# ---- a plan as JSON: what simulate says ----
+run 0 report PLAN --json
+cp out said.json
+run 0 simulate PLAN/plan.h5 --json
+check diff said.json out || fail "report and simulate say other things"
+says '"predicted_step_s"'
+
 # ---- what is refused ----
 run 2 report
 warns 'penstock report RUN'
@@ -78,8 +85,6 @@ run 2 report none
 warns 'none: there is no such folder'
 run 2 report deck.yml
 warns 'deck.yml'
-run 2 report PLAN --json
-warns 'penstock simulate --json'
 run 2 report PLAN --step 0
 warns '--step 0: a step, 1 or more'
 run 2 report PLAN --step 3

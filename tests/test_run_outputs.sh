@@ -153,6 +153,18 @@ check [ ! -e all/trace.h5 ] || fail "a trace that was not asked for"
 check [ "$(grep -cE '^ +[0-9]+ +[0-9]+ +[0-9]\.[0-9]{6} ' "$output")" = 2 ] || fail "not a line every 3 steps"
 same_losses plain all
 
+# What a run says on standard output is in its log, and a full disk there does not stop it.
+if [ -w /dev/full ]; then
+  name="standard output that takes nothing"
+  # shellcheck disable=SC2016 # expanded by the inner shell
+  timeout -k 5 "$job_seconds" "${launcher[@]}" -n 2 sh -c '"$@" > /dev/full' - "$penstock" train "$deck" \
+    -D run.folder="$work/mute" > "$output" 2>&1 < /dev/null
+  code=$?
+  ends 0
+  status_is mute DONE
+  log_ends_with_status mute
+fi
+
 # 16 ranks on the cores there are: each checkpoint is whole, with all ranks' arrays.
 name="16 ranks that save every step"
 many=(-D model.num_hidden_layers=16 -D data.micro_batch=1 -D run.steps=3 -D run.checkpoint_every=1 -D run.keep_checkpoints=0

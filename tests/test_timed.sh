@@ -39,6 +39,14 @@ train fast 4 "${timed[@]}" -D device.time_scale=2
 ends 0
 says 'modelled 82\.500 ms'
 
+name="stopped: nothing to go on from"
+train stopped 4 "${timed[@]}" -D run.steps=1000 -D 'run.wall_time=2 s'
+ends 1
+status_is stopped 'FAILED stopped by run.wall_time after step [0-9]+ of 1000; a timed run has no checkpoint to go on from'
+log_ends_with_status stopped
+has_steps stopped "$(get_last_step stopped)"
+check grep -q 'FAILED stopped' stopped/report.txt || fail "no report of what was measured"
+
 name="memory is counted"
 train small 4 "${timed[@]}" -D 'memory.device_limit=64 KiB'
 ends 2

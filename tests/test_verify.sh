@@ -59,6 +59,16 @@ done
 [ "$(grep -c '"gradient_allowed": [0-9.e-]*[1-9]' <<< "$output")" = 39 ] || fail "llama has other tensors: $output"
 [ "$(grep -c '"weight_error": [0-9]' <<< "$output")" = 39 ] || fail "llama has other weights: $output"
 expect 2 0 "verify: passed" verify --reference "$ref/gpt2_padded.h5" -D pipeline.planner=gpipe
+# A verdict that nobody can read is none, on every rank.
+if [ -w /dev/full ]; then
+  for json in "" --json; do
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    output=$(${MPIEXEC:-mpiexec} ${MPIEXEC_FLAGS:-} -n 2 sh -c '"$@" > /dev/full; echo "code $?" >&2' - \
+      "$penstock" verify --reference "$ref/gpt2_padded.h5" $json 2>&1 < /dev/null)
+    [ "$(grep -c '^code 1$' <<< "$output")$(grep -c 'error: standard output cannot be written' <<< "$output")" = 21 ] ||
+      fail "standard output on a full disk: $output"
+  done
+fi
 expect 2 0 "verify: passed" verify --reference "$ref/llama_padded.h5" -D 'pipeline.partition=[0.5, 3.5]'
 
 # ---- results that are not these: 1, and the place is named

@@ -13,6 +13,7 @@ enum { LINE_BYTES = 16384 };
 
 static int own_rank;
 static int file_descriptor = -1;
+static bool has_lost;
 
 void log_init(int rank) { own_rank = rank; }
 
@@ -28,14 +29,15 @@ int log_open_file(const char *path) {
 }
 
 /* A log that cannot be written (closed pipe, full disk) must not stop the run, so errors end the attempt only. */
-static void write_whole(int descriptor, const char *text, size_t bytes) {
+static bool write_whole(int descriptor, const char *text, size_t bytes) {
   while (bytes > 0) {
     ssize_t n = write(descriptor, text, bytes);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;
+    if (n <= 0) return false;
     text += n;
     bytes -= (size_t)n;
   }
+  return true;
 }
 
 static void write_line(int descriptor, const char *prefix, const char *format, va_list list) {
@@ -46,9 +48,12 @@ static void write_line(int descriptor, const char *prefix, const char *format, v
   int wanted = vsnprintf(line + used, room, format, list);
   if (wanted > 0) used += (size_t)wanted < room ? (size_t)wanted : room - 1;
   if (used == 0 || line[used - 1] != '\n') line[used++] = '\n';
-  write_whole(descriptor, line, used);
-  if (own_rank == 0 && file_descriptor >= 0) write_whole(file_descriptor, line, used);
+  bool written = write_whole(descriptor, line, used);
+  bool logged = own_rank == 0 && file_descriptor >= 0 && write_whole(file_descriptor, line, used);
+  if (descriptor == STDOUT_FILENO && !written && !logged) has_lost = true;
 }
+
+bool log_has_lost(void) { return has_lost; }
 
 void log_line(const char *format, ...) {
   if (own_rank != 0) return;

@@ -5,6 +5,8 @@
 #ifndef PENSTOCK_BASE_LOG_H
 #define PENSTOCK_BASE_LOG_H
 
+#include <stdbool.h>
+
 /* Sets the rank that this process speaks as. Before it, rank is 0. */
 void log_init(int rank);
 int log_get_rank(void);
@@ -14,6 +16,10 @@ int log_open_file(const char *path);
 
 /* One line from rank 0 on standard output and in the log file; a newline is added. No effect on other ranks. */
 void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* True when a line of log_line reached nobody: standard output did not take it, and there was no log file, or it did not
+ * either. Never false again. */
+bool log_has_lost(void);
 
 /* One line from rank 0, "penstock: warning: ...", on standard error and in the log file. */
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));

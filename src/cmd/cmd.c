@@ -55,11 +55,14 @@ static int run_command(int argc, char **argv) {
   return command ? command->run(argc - 1, argv + 1) : refuse_command(argv[1]);
 }
 
+int cmd_check_output(void) {
+  if (!fflush(stdout) && !ferror(stdout) && !log_has_lost()) return STATUS_OK;
+  return error_raise(STATUS_FAILED, "standard output cannot be written");
+}
+
 int cmd_main(int argc, char **argv) {
   int status = run_command(argc, argv);
-  /* What a command was to print, on a full disk; lines of a run's log are not printed through stdout's buffer. */
-  if (!status && (fflush(stdout) || ferror(stdout)))
-    status = error_raise(STATUS_FAILED, "standard output cannot be written");
+  if (!status) status = cmd_check_output();
   if (status && error_text()[0] && log_get_rank() == 0) log_error("%s", error_text());
   return status;
 }

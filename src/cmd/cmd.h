@@ -27,6 +27,10 @@ CMD_LIST(CMD_DECLARE)
 /* Row by name, or NULL. */
 const struct command *cmd_find(const char *name);
 
+/* STATUS_FAILED when something that was printed on standard output has not arrived there (a full disk, a closed pipe). What a
+ * run says is in its log file too, and not lost then. A command on several ranks lets them agree on it; else cmd_main asks. */
+int cmd_check_output(void);
+
 /* The whole program: finds the command of a command line and runs it, or prints help or version. Returns the exit code. */
 int cmd_main(int argc, char **argv);
 

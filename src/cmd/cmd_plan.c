@@ -109,8 +109,7 @@ static int open_job(const char *deck, const struct option_list *overrides, struc
 static int print_text(char *text) {
   fputs(text, stdout);
   mem_free(text);
-  if (fflush(stdout) || ferror(stdout)) return error_raise(STATUS_FAILED, "standard output cannot be written");
-  return STATUS_OK;
+  return cmd_check_output();
 }
 
 static struct plan_report make_report(const struct plan_job *job, const struct prediction *p) {

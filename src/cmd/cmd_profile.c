@@ -220,6 +220,7 @@ static int profile_all(struct comm *comm, const struct profile_options *o) {
   if (!status) status = choose_all(&job);
   if (!status && job.n_points) status = measure_all(&job);
   if (!status && job.rank == 0) print_result(&job);
+  if (!status) status = comm_agree_all(comm, cmd_check_output());
   close_job(&job);
   return status;
 }

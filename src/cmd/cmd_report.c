@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "cmd/simulate.h"
 #include "report/picture.h"
 #include "report/report.h"
 #include "store/disk.h"
@@ -98,15 +99,13 @@ static int report_run(const char *folder, const struct report_options *options) 
 /* path: of plan.h5; folder: where it is. The page of a folder that has a trace too is that of the run. */
 static int report_plan(const char *path, const char *folder, bool has_trace, const struct report_options *options) {
   struct picture picture;
-  if (options->json)
-    return error_raise(STATUS_MISTAKE,
-                       "%s is a plan, --json is for runs: penstock simulate --json says what it will do", path);
   if (options->step || options->steps)
     return error_raise(STATUS_MISTAKE, "%s is a plan of one step: --step and --steps are for runs", path);
   int status = picture_read(path, NULL, path, 0, &picture);
   if (status) return status;
-  char *text = picture_format(&picture);
-  status = print(text);
+  char *text = options->json ? NULL : picture_format(&picture);
+  if (options->json) status = simulate_format(path, &(struct option_list){0}, 1, true, &text);
+  if (!status) status = print(text);
   if (!status) status = write_files(options, &picture);
   picture_fini(&picture);
   if (!status) save_page(folder, has_trace ? NULL : path, NULL, options);

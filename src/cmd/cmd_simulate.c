@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "cmd/simulate.h"
 #include "exec/costs.h"
 #include "exec/predict.h"
 #include "input/deck.h"
@@ -30,16 +31,9 @@ static int read_params(const char *path, const struct plan_file *file, const str
   return status;
 }
 
-static int print_result(const struct plan_report *report, bool json) {
-  char *text = json ? plan_report_format_json(report, NULL, 0) : plan_report_format_times(report);
-  fputs(text, stdout);
-  mem_free(text);
-  if (fflush(stdout) || ferror(stdout)) return error_raise(STATUS_FAILED, "standard output cannot be written");
-  return STATUS_OK;
-}
-
 /* `plan` is taken over. */
-static int simulate(const struct params *params, struct model *model, struct plan *plan, int32_t n, bool json) {
+static int simulate(const struct params *params, struct model *model, struct plan *plan, int32_t n, bool json,
+                    char **text) {
   struct cost *cost = NULL;
   struct prediction prediction;
   char *notes = NULL;
@@ -53,7 +47,7 @@ static int simulate(const struct params *params, struct model *model, struct pla
   if (!status) {
     struct plan_report report = {prediction.plan,   prediction.dag,        model,
                                  prediction.result, cost_get_source(cost), notes};
-    status = print_result(&report, json);
+    *text = json ? plan_report_format_json(&report, NULL, 0) : plan_report_format_times(&report);
     predict_fini(&prediction);
   }
   cost_destroy(&cost);
@@ -61,7 +55,7 @@ static int simulate(const struct params *params, struct model *model, struct pla
   return status;
 }
 
-static int simulate_file(const char *path, const struct option_list *overrides, int32_t n, bool json) {
+int simulate_format(const char *path, const struct option_list *overrides, int32_t n, bool json, char **text) {
   struct plan_file file;
   struct params params = {0};
   struct model *model = NULL;
@@ -70,7 +64,7 @@ static int simulate_file(const char *path, const struct option_list *overrides, 
   if (!status) status = read_params(path, &file, overrides, &params);
   if (!status) status = model_create(file.model_json, path, -1, &model, NULL);
   if (!status) status = plan_file_load(path, &file, &plan);
-  if (!status) status = simulate(&params, model, plan, n, json);
+  if (!status) status = simulate(&params, model, plan, n, json, text);
   model_destroy(&model);
   params_fini(&params);
   plan_file_fini(&file);
@@ -92,7 +86,10 @@ int cmd_simulate(int argc, char **argv) {
   if (!status && !done && argc != 2)
     status = error_raise(STATUS_MISTAKE, "simulate takes one plan: penstock simulate RUN/plan.h5");
   if (!status && !done) status = parse_iterations(text, &n);
-  if (!status && !done) status = simulate_file(argv[1], &overrides, n, json);
+  char *result = NULL;
+  if (!status && !done) status = simulate_format(argv[1], &overrides, n, json, &result);
+  if (result) fputs(result, stdout);
+  mem_free(result);
   options_fini(&overrides);
   return status;
 }

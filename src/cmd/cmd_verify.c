@@ -123,6 +123,8 @@ static int conclude_all(struct comm *comm, const struct verify_options *o, struc
     else
       print_text(o, result);
   }
+  int status = comm_agree_all(comm, cmd_check_output());
+  if (status) return status;
   int32_t passed = result->passed;
   comm_broadcast_all(comm, 0, &passed, sizeof passed);
   return passed ? STATUS_OK : STATUS_FAILED;

@@ -201,12 +201,24 @@ static int close_trace_all(struct run *run, int status) {
   return status ? status : traced;
 }
 
+/* A run that keeps time has saved nothing: one that is stopped cannot go on, and a job that is started again would never
+ * end. What it measured is reported. */
+static int give_up_timed(struct run *run, const char *stopped) {
+  char *text = mem_format("FAILED stopped by %s after step %lld of %lld; a timed run has no checkpoint to go on from",
+                          stopped, (long long)run->step, (long long)run->params->run.steps);
+  if (run->conclude && run->rank == 0 && run->step > 0) run->conclude(run->folder, text);
+  int status = error_raise(STATUS_FAILED, "%s", text + strlen("FAILED "));
+  mem_free(text);
+  return status;
+}
+
 /* Everything after the last step: checkpoint, trace, STATUS. */
 static int finish_all(struct run *run, int status, const char *stopped) {
   if (!status) status = save_last_all(run);
   if (!status) status = weigh_output(run, run_compare_end_all(run));
   if (run->trace) status = close_trace_all(run, status);
   run_timed_report(run);
+  if (!status && stopped && run->cost) status = give_up_timed(run, stopped);
   if (run->rank != 0) return status ? status : stopped ? STATUS_STOPPED : STATUS_OK;
   if (status) {
     log_error("%s", error_text());
@@ -216,8 +228,7 @@ static int finish_all(struct run *run, int status, const char *stopped) {
   char text[128] = "DONE";
   if (stopped) {
     snprintf(text, sizeof text, "CHECKPOINTED step %lld", (long long)run->step);
-    log_line("stopped by %s after step %lld; start the same command again to %s", stopped, (long long)run->step,
-             run->cost ? "begin again (a timed run has no checkpoint)" : "go on");
+    log_line("stopped by %s after step %lld; start the same command again to go on", stopped, (long long)run->step);
   }
   if (run->conclude && run->step > 0) run->conclude(run->folder, text);
   write_status(run, text);
