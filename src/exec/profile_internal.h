@@ -10,8 +10,8 @@
 struct counters;
 struct op_batch;
 
-/* Repetitions of one measurement: enough for a median, no more than tell something. */
-enum { PROFILE_LEAST_REPETITIONS = 3, PROFILE_MOST_REPETITIONS = 200 };
+/* Repetitions of one measurement: of large models few, of others no more than tell something. */
+enum { PROFILE_LEAST_REPETITIONS = 2, PROFILE_MOST_REPETITIONS = 200 };
 
 struct profile_work {
   const struct profile_config *config;

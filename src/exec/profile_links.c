@@ -1,6 +1,8 @@
 /* Messages between neighbouring ranks. Every rank sends to one neighbour and answers the other with an empty word, so no
  * clock but the sender's is read: a message takes what its word comes back after, less the way of the word.
  */
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
@@ -17,7 +19,12 @@ struct line {
   char *out, *in, word[2][WORD];
 };
 
-/* Sizes of messages: a word, powers of 16 KiB on, and what a stage of the deck sends. */
+static int compare(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Sizes of messages: a word, from 1 KiB to 4 MiB, and what a stage of the deck sends. */
 static int list_sizes(const struct profile_work *w, int64_t sizes[MOST_SIZES]) {
   const struct profile_point *point = &w->config->points[0];
   int64_t hidden = footprint_boundary(w->config->model, point->rows, point->length);
@@ -28,6 +35,7 @@ static int list_sizes(const struct profile_work *w, int64_t sizes[MOST_SIZES]) {
   for (int i = 0; i < n; i++)
     if (sizes[i] == hidden) return n;
   sizes[n++] = hidden;
+  qsort(sizes, (size_t)n, sizeof *sizes, compare);
   return n;
 }
 

@@ -10,6 +10,7 @@
 #include "prof/counters.h"
 
 enum { MAX_PIECES = 4 };
+#define LONG_SECONDS 0.5
 
 /* Ways to cut a few layers into pieces, from the one that is most like a rank of a pipeline to the one that needs least
  * memory. Blocks: of the model that is cut; `ends`: first layer after each piece. */
@@ -62,21 +63,26 @@ static int repeat(struct profile_run *run, enum profile_run_way way, int n, doub
   return status;
 }
 
-/* The first time makes what the matrix library keeps for a shape, and touches pages. */
-static int warm_up(struct profile_run *run, double *seconds) { return repeat(run, PROFILE_RUN_WARM, 2, seconds); }
+/* The first time makes what the matrix library keeps for a shape, and touches pages: of what is short it tells nothing about
+ * the next one. */
+static int warm_up(struct profile_run *run, double *seconds) {
+  int status = repeat(run, PROFILE_RUN_WARM, 1, seconds);
+  return status || *seconds > LONG_SECONDS ? status : repeat(run, PROFILE_RUN_WARM, 1, seconds);
+}
 
-static int measure_point_all(struct profile_work *w, struct profile_run *run, struct profile_point point,
-                             double budget) {
+/* *once: of the slowest rank. */
+static int measure_point_all(struct profile_work *w, struct profile_run *run, struct profile_point point, double budget,
+                             double *once) {
   struct profile_op *rows = MEM_NEW(struct profile_op, PROFILE_RUN_MAX_ROWS);
-  double once = 0, total;
-  double from = clock_now();
+  double total, last, from = clock_now();
   profile_run_set_point(run, point);
-  int status = comm_agree_all(w->comm, warm_up(run, &once));
+  int status = comm_agree_all(w->comm, warm_up(run, once));
   if (!status) {
-    int n = profile_choose_repetitions_all(w, once, budget - (clock_now() - from));
+    *once = profile_get_most_all(w, *once);
+    int n = profile_choose_repetitions_all(w, *once, budget - (clock_now() - from));
     comm_barrier_all(w->comm);
-    status = repeat(run, PROFILE_RUN_TIME, n, &once);
-    if (!status && counters_any(w->counters)) status = repeat(run, PROFILE_RUN_COUNT, 1, &once);
+    status = repeat(run, PROFILE_RUN_TIME, n, &last);
+    if (!status && counters_any(w->counters)) status = repeat(run, PROFILE_RUN_COUNT, 1, &last);
     status = comm_agree_all(w->comm, status);
   }
   if (!status) {
@@ -113,28 +119,34 @@ static void note_memory(struct profile_work *w, const struct profile_piece *piec
                point.length, layer_kind_get_name(piece->model->layers[piece->first_layer].kind), needed, limit);
 }
 
-/* The first point is always measured; for later ones the time may be up, on all ranks together. */
-static bool is_late_all(const struct profile_work *w, int i, double end) {
-  return i > 0 && profile_get_most_all(w, clock_now() - end) > 0;
+/* True when the time that is left, and a little more, is too short for a point; all ranks together. What is short is always
+ * measured. */
+static bool is_late_all(const struct profile_work *w, struct profile_point point, double per_token, double end) {
+  double needed = (1 + PROFILE_LEAST_REPETITIONS) * per_token * count_tokens(point);
+  double slack = 0.1 * w->config->seconds, left = end - clock_now();
+  return profile_get_most_all(w, needed - 0.2 * slack) > 0 && profile_get_most_all(w, needed - left - slack) > 0;
 }
 
 static int measure_points_all(struct profile_work *w, struct profile_run *run, const struct profile_piece *piece,
                               double end) {
   const struct profile_config *c = w->config;
+  double per_token = 0; /* of one repetition of the first point, which is always measured */
   int status = STATUS_OK;
   for (int i = 0; i < c->n_points && !status; i++) {
     struct profile_point point = c->points[i];
+    double once = 0;
     if (!fits(w, piece, point)) {
       note_memory(w, piece, point);
       continue;
     }
-    if (is_late_all(w, i, end)) {
+    if (is_late_all(w, point, per_token, end)) {
       profile_note(w, "not measured: %d x %d tokens: no time was left (--seconds)", point.rows, point.length);
       continue;
     }
     status =
         profile_begin_all(w, STATUS_OK, "ops, %d x %d tokens (%d of %d)", point.rows, point.length, i + 1, c->n_points);
-    if (!status) status = measure_point_all(w, run, point, get_budget(w, i, end));
+    if (!status) status = measure_point_all(w, run, point, get_budget(w, i, end), &once);
+    if (per_token == 0) per_token = once / count_tokens(point);
   }
   return status;
 }

@@ -17,8 +17,7 @@ int profile_list_points(int64_t rows, int64_t last_rows, int64_t length,
   int n = add_point(points, 0, rows, length);
   n = add_point(points, n, last_rows, length);
   *n_own = n;
-  n = add_point(points, n, 1, length);
-  for (int k = 1; k < N_LENGTHS; k++) {
+  for (int k = 0; k < N_LENGTHS; k++) {
     n = add_point(points, n, rows, length >> k);
     n = add_point(points, n, 1, length >> k);
   }
