@@ -315,10 +315,14 @@ static int run_nodes(struct exec *x) {
     fruitless = moved ? 0 : fruitless + 1;
     if (moved) continue;
     if (fruitless % 64 == 1) describe_wait(x, what, sizeof what);
-    comm_back_off(x->step->comm, fruitless, what);
+    x->way->wait(x, fruitless, what);
   }
   if (!x->status && x->last_compute >= 0) exec_free_buffers(x, x->last_compute);
   return x->status;
+}
+
+static void back_off(struct exec *x, int64_t fruitless, const char *what) {
+  comm_back_off(x->step->comm, fruitless, what);
 }
 
 static void open_work(struct exec *x) { (void)x; }
@@ -329,7 +333,8 @@ static const struct exec_way way_of_work = {.open = open_work,
                                             .begin_message = begin_message,
                                             .test_message = test_message,
                                             .compute = compute,
-                                            .norm = gather_norm};
+                                            .norm = gather_norm,
+                                            .wait = back_off};
 
 int exec_run(const struct exec_step *step, struct exec_result *result) {
   *result = (struct exec_result){.finite = true, .bad_layer = -1, .bad_tensor = -1};

@@ -25,8 +25,11 @@ struct exec_step {
   bool sync_messages;            /* a send ends only when its receive has begun: nothing is buffered */
   bool keep_gradients;           /* no update: gradient sums are completed and left in place (for verify) */
   const struct sim_times *times; /* what nodes take on a device that keeps time; NULL: the device computes */
-  struct trace_span *spans;      /* [nodes of this rank] filled in: spans[i] for node rank_offset[rank] + i */
-  double *op_seconds; /* [FORECAST_OPS] of forecast.h: what this rank's ops took is added; NULL: not wanted */
+  const struct trace_span
+      *expected;            /* with times: when the simulator has this rank's nodes, from the start of the step */
+  double expected_end;      /* and the end of the step; only for when to wake up */
+  struct trace_span *spans; /* [nodes of this rank] filled in: spans[i] for node rank_offset[rank] + i */
+  double *op_seconds;       /* [FORECAST_OPS] of forecast.h: what this rank's ops took is added; NULL: not wanted */
 };
 
 struct exec_result {

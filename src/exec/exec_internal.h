@@ -27,7 +27,8 @@ struct exec_way {
   void (*begin_message)(struct exec *x, struct exec_stream *s, int32_t id);
   bool (*test_message)(struct exec *x, struct exec_stream *s); /* true: s->active is complete */
   void (*compute)(struct exec *x, int32_t id);
-  void (*norm)(struct exec *x, int32_t id); /* collective */
+  void (*norm)(struct exec *x, int32_t id);                          /* collective */
+  void (*wait)(struct exec *x, int64_t fruitless, const char *what); /* a round of waiting, as comm_back_off */
 };
 extern const struct exec_way exec_way_timed;
 

@@ -1,6 +1,9 @@
 /* Nodes that keep time. Every node has a modelled start and end, in seconds since an instant that all ranks share; a message
  * is real, but carries its due time in place of data. So modelled times follow from each other alone, as in the simulator,
  * and never from how fast this machine is: a rank that wakes late catches up. What cannot be caught up is noted as lateness.
+ *
+ * Many ranks share few cores, so a rank sleeps until something is to be done: until the simulator expects the message that
+ * it waits for, and only if that is late it polls. Expected times wake ranks; they never enter modelled ones.
  */
 #include "exec/exec_internal.h"
 
@@ -11,8 +14,11 @@
 
 #include <math.h>
 
-#define SLICE_SECONDS 50e-3      /* asleep at most, so that the watchdog of others is answered */
-#define SLICE_RENDEZVOUS 0.5e-3  /* the same while another rank may wait for this one's word */
+#define SLICE_SECONDS 50e-3     /* asleep at most, so that the watchdog of others is answered */
+#define SLICE_RENDEZVOUS 0.5e-3 /* until a message that is late is looked for again, during a pass */
+#define NAP_SHORTEST 0.2e-3     /* the same between passes */
+#define NAP_LONGEST 10e-3
+#define MEETING_SECONDS 1e-3     /* until rank 0 has heard from all ranks that are there */
 #define MARGIN_SECONDS 2e-3      /* until all ranks know when a step begins, */
 #define MARGIN_RANK_SECONDS 1e-4 /* and more of them take longer */
 
@@ -71,6 +77,44 @@ static double find_most(const double *all, int n, int stride) {
   return most;
 }
 
+/* When the first of the messages under way is expected to go on; INFINITY: there is none. */
+static double find_look(const struct exec *x) {
+  double look = INFINITY;
+  for (int s = 0; s < STREAM_COUNT; s++) {
+    int32_t id = x->streams[s].active;
+    if (id < 0) continue;
+    const struct trace_span *expected = &x->step->expected[id - x->first];
+    look = fmin(look, x->timed->messages[s].waits_for_post ? expected->start : expected->end);
+  }
+  return look;
+}
+
+/* Sleeps until an instant of the step in which this rank has nothing to do before it. */
+static void sleep_idle(struct exec *x, double until) {
+  struct exec_timed *t = x->timed;
+  for (double at = now(t); at < until; at = now(t)) {
+    clock_sleep_until(t->origin + fmin(until, at + SLICE_SECONDS));
+    comm_poll(x->step->comm);
+  }
+}
+
+/* Until a late message is looked for again: a pass that waits for it can catch up with all of its own time. */
+static double get_nap(const struct exec *x) {
+  const struct exec_stream *s = &x->streams[STREAM_COMPUTE];
+  double seconds = s->next < s->n ? x->step->times->seconds[s->nodes[s->next]] : 0;
+  return fmin(fmax(seconds / 4, NAP_SHORTEST), NAP_LONGEST);
+}
+
+static void wait_timed(struct exec *x, int64_t fruitless, const char *what) {
+  double look = find_look(x), at = now(x->timed);
+  if (isfinite(look) && look > at) {
+    sleep_idle(x, look);
+  } else {
+    clock_sleep_until(x->timed->origin + at + get_nap(x));
+    comm_back_off(x->step->comm, fruitless, what);
+  }
+}
+
 /* ---- a step ---- */
 
 static void open_timed(struct exec *x) {
@@ -115,6 +159,7 @@ static void close_timed(struct exec *x, int status) {
     clock_sleep_until(t->origin + values[MODELLED]);
     values[REAL] = now(t);
     values[LATE] = t->late;
+    sleep_idle(x, x->step->expected_end); /* the others are not there before */
     int size = comm_get_size(x->step->comm);
     double *all = gather_all(x, values, N_VALUES);
     result->start = t->origin;
@@ -179,9 +224,11 @@ static void advance_all(struct exec *x) {
 
 static void sleep_until(struct exec *x, double end) {
   struct exec_timed *t = x->timed;
-  double longest = t->has_rendezvous ? SLICE_RENDEZVOUS : SLICE_SECONDS;
   for (double at = now(t); at < end; at = now(t)) {
-    clock_sleep_until(t->origin + fmin(end, at + longest));
+    double until = fmin(end, at + SLICE_SECONDS);
+    /* Another rank may wait for this one's word. */
+    if (t->has_rendezvous) until = fmin(until, fmax(find_look(x), at + SLICE_RENDEZVOUS));
+    clock_sleep_until(t->origin + until);
     comm_poll(x->step->comm);
     if (t->has_rendezvous) advance_all(x);
   }
@@ -197,13 +244,50 @@ static void compute_timed(struct exec *x, int32_t id) {
   sleep_until(x, end);
 }
 
+/* When the last rank gets to the norm, and how long it takes the slowest. */
+struct meeting {
+  double ready, seconds;
+};
+
+/* Rank 0 hears from each rank and tells all. Everybody is awake for that only when all are expected to be there: meeting
+ * with all ranks asking for each other would take longer than most norms. */
+static struct meeting meet_at_hub(struct exec *x, int32_t id, struct meeting mine) {
+  struct comm *comm = x->step->comm;
+  int size = comm_get_size(comm), tag = exec_make_tag(&x->step->dag->nodes[id]);
+  struct comm_request **requests = MEM_NEW(struct comm_request *, size);
+  struct meeting *all = MEM_NEW(struct meeting, size);
+  for (int r = 1; r < size; r++) requests[r] = comm_receive_begin(comm, r, tag, &all[r], sizeof *all);
+  sleep_idle(x, x->step->expected[id - x->first].end - mine.seconds);
+  for (int r = 1; r < size; r++) {
+    comm_wait(comm, &requests[r], "the norm");
+    mine.ready = fmax(mine.ready, all[r].ready);
+    mine.seconds = fmax(mine.seconds, all[r].seconds);
+  }
+  for (int r = 1; r < size; r++) requests[r] = comm_send_begin(comm, r, tag, &mine, sizeof mine);
+  for (int r = 1; r < size; r++) comm_wait(comm, &requests[r], "the norm");
+  mem_free(all);
+  mem_free(requests);
+  return mine;
+}
+
+static struct meeting meet_hub(struct exec *x, int32_t id, struct meeting mine) {
+  struct comm *comm = x->step->comm;
+  int tag = exec_make_tag(&x->step->dag->nodes[id]);
+  double end = x->step->expected[id - x->first].end;
+  struct meeting met;
+  struct comm_request *receive = comm_receive_begin(comm, 0, tag, &met, sizeof met);
+  struct comm_request *send = comm_send_begin(comm, 0, tag, &mine, sizeof mine);
+  sleep_idle(x, fmax(end, end - mine.seconds + MEETING_SECONDS));
+  comm_wait(comm, &send, "the norm");
+  comm_wait(comm, &receive, "the norm");
+  return met;
+}
+
 /* The norms of all ranks end together. */
 static void norm_timed(struct exec *x, int32_t id) {
-  double ready = find_ready(x, id);
-  int size = comm_get_size(x->step->comm);
-  double *all = gather_all(x, (double[]){ready, x->step->times->seconds[id]}, 2);
-  set_times(x, id, ready, find_most(all, size, 2) + find_most(all + 1, size, 2));
-  mem_free(all);
+  struct meeting mine = {find_ready(x, id), x->step->times->seconds[id]};
+  struct meeting met = x->rank == 0 ? meet_at_hub(x, id, mine) : meet_hub(x, id, mine);
+  set_times(x, id, mine.ready, met.ready + met.seconds);
 }
 
 const struct exec_way exec_way_timed = {.open = open_timed,
@@ -211,4 +295,5 @@ const struct exec_way exec_way_timed = {.open = open_timed,
                                         .begin_message = begin_message_timed,
                                         .test_message = test_message_timed,
                                         .compute = compute_timed,
-                                        .norm = norm_timed};
+                                        .norm = norm_timed,
+                                        .wait = wait_timed};

@@ -45,7 +45,9 @@ static void destroy_graph(struct step_graph *graph) {
   plan_destroy(&graph->plan);
   dag_destroy(&graph->dag);
   mem_free(graph->seconds);
+  mem_free(graph->expected);
   graph->seconds = NULL;
+  graph->expected = NULL;
 }
 
 void trainer_destroy(struct trainer **trainer) {
@@ -79,6 +81,24 @@ static void price_graph(const struct trainer *t, struct step_graph *graph) {
   for (int32_t v = 0; v < graph->dag->n_nodes; v++) graph->seconds[v] /= t->config.time_scale;
 }
 
+static struct sim_times get_times(const struct trainer *t, const struct step_graph *graph) {
+  return (struct sim_times){graph->seconds, t->config.cost ? cost_get_eager_bytes(t->config.cost) : 0};
+}
+
+/* When the simulator has this rank's nodes. */
+static void expect_graph(const struct trainer *t, struct step_graph *graph) {
+  const struct dag *dag = graph->dag;
+  int32_t rank = comm_get_rank(t->config.comm), first = dag->rank_offset[rank], n = dag->rank_offset[rank + 1] - first;
+  struct sim *sim = sim_create(dag, graph->plan->n_stages);
+  struct sim_times times = get_times(t, graph);
+  const struct sim_result *result = sim_run(sim, &times, 1);
+  graph->expected = MEM_NEW(struct trace_span, n);
+  for (int32_t i = 0; i < n; i++)
+    graph->expected[i] = (struct trace_span){result->start[first + i], result->end[first + i]};
+  graph->expected_end = result->makespan;
+  sim_destroy(&sim);
+}
+
 /* Makes the graph fit the batch, if it does not yet. */
 static int update_graph(struct trainer *t, const struct batch *batch, bool forward_only) {
   struct step_graph *graph = forward_only ? &t->evaluate : &t->train;
@@ -100,7 +120,10 @@ static int update_graph(struct trainer *t, const struct batch *batch, bool forwa
     if (!status) {
       int32_t rank = comm_get_rank(t->config.comm);
       graph->peak = dag_get_peak(graph->dag, rank, NULL);
-      if (trainer_keeps_time(t)) price_graph(t, graph);
+      if (trainer_keeps_time(t)) {
+        price_graph(t, graph);
+        expect_graph(t, graph);
+      }
     }
   }
   mem_free(micro);
@@ -127,7 +150,7 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
   struct trace_span *spans = mem_resize(t->spans, sizeof *spans * (size_t)(n_nodes ? n_nodes : 1));
   t->spans = spans;
   struct op_batch *micro = make_op_batches(batch);
-  struct sim_times times = {graph->seconds, t->config.cost ? cost_get_eager_bytes(t->config.cost) : 0};
+  struct sim_times times = get_times(t, graph);
   struct exec_step run = {.comm = t->config.comm,
                           .state = t->state,
                           .plan = graph->plan,
@@ -139,6 +162,8 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
                           .sync_messages = t->config.sync_messages,
                           .keep_gradients = keep_gradients,
                           .times = graph->seconds ? &times : NULL,
+                          .expected = graph->expected,
+                          .expected_end = graph->expected_end,
                           .spans = spans,
                           .op_seconds = graph == &t->train ? t->op_seconds : NULL};
   memset(t->op_seconds, 0, sizeof *t->op_seconds * FORECAST_OPS);

@@ -29,8 +29,10 @@ struct trainer_config {
 struct step_graph {
   struct plan *plan;
   struct dag *dag;
-  int64_t peak;     /* predicted bytes of this rank's device */
-  double *seconds;  /* [n_nodes] on a device that keeps time; else NULL */
+  int64_t peak;                /* predicted bytes of this rank's device */
+  double *seconds;             /* [n_nodes] on a device that keeps time; else NULL */
+  struct trace_span *expected; /* the same: [nodes of this rank] and the step's end, as the simulator has them */
+  double expected_end;
   int64_t n_builds; /* how often it was made: another number, other shapes */
 };
 
