@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
+#include "store/comparison.h"
 #include "store/disk.h"
 #include "store/h5.h"
 #include "store/plan_file.h"
@@ -114,6 +115,36 @@ static void test_steps(const char *path, const struct trace_case *c) {
   check_on_root(path, c, counting, 8);
   T_CHECK(!trace_open_all(comm, path, 8, &trace) && !trace_close_all(&trace), "nothing to add: %s", error_text());
   check_on_root(path, c, counting, 8);
+}
+
+/* What a run ends with stands in the trace, in the place of an earlier one, until the run goes on. */
+static void test_comparison(const char *path, const struct trace_case *c) {
+  struct kind_row kinds[] = {{NODE_F, 8, 0.25, 0.5}, {NODE_U, 3, 1e-3, NAN}};
+  struct op_row ops[] = {{LAYER_MLP, 1, OP_MATMUL, COMPARISON_RECOMPUTE, 5, 0.125, 0.375}};
+  struct comparison given = {"a source", true, 0.75, 1.5, 0.25, 0.375, 7, 2, 1, kinds, ops}, back;
+  struct trace *trace;
+  for (int i = 0; i < 2; i++) {
+    T_CHECK(!trace_open_all(comm, path, 4 + i, &trace), "%s", error_text());
+    if (rank == 0) {
+      T_CHECK(!comparison_read(path, &back) && back.n_steps == 0 && back.n_ops == 0, "%d steps are left",
+              (int)back.n_steps);
+      comparison_fini(&back);
+      given.n_steps = 7 + i;
+      T_CHECK(!trace_put_comparison(trace, &given), "%s", error_text());
+    }
+    add_step(trace, comm, c, 5 + i);
+    T_CHECK(!trace_close_all(&trace), "%s", error_text());
+    if (rank > 0) continue;
+    T_CHECK(!comparison_read(path, &back), "%s", error_text());
+    T_CHECK(back.n_steps == 7 + i && back.n_kinds == 2 && back.n_ops == 1 && back.cost_is_measured &&
+                !strcmp(back.cost_source, "a source") && back.predicted_step_s == 0.75 && back.measured_bubble == 0.375,
+            "another comparison: %d steps, %d kinds", (int)back.n_steps, (int)back.n_kinds);
+    T_CHECK(back.kinds[0].kind == NODE_F && back.kinds[0].count == 8 && back.kinds[0].measured_s == 0.5 &&
+                isnan(back.kinds[1].measured_s) && back.ops[0].layer == LAYER_MLP && back.ops[0].op == 1 &&
+                back.ops[0].pass == COMPARISON_RECOMPUTE && back.ops[0].measured_s == 0.375,
+            "other rows");
+    comparison_fini(&back);
+  }
 }
 
 static void test_full_disk(const char *path, const struct trace_case *c) {
@@ -236,6 +267,7 @@ int main(int argc, char **argv) {
   struct trace_case c = make_trace_case(size);
   test_steps(path, &c);
   if (rank == 0) test_plan(folder, &c);
+  test_comparison(path, &c);
   test_full_disk(path, &c);
   test_broken_file(path, &c);
   free_trace_case(&c);

@@ -215,7 +215,7 @@ static int give_up_timed(struct run *run, const char *stopped) {
 /* Everything after the last step: checkpoint, trace, STATUS. */
 static int finish_all(struct run *run, int status, const char *stopped) {
   if (!status) status = save_last_all(run);
-  if (!status) status = weigh_output(run, run_compare_end_all(run));
+  if (!status) status = comm_agree_all(run->comm, weigh_output(run, run_compare_end_all(run)));
   if (run->trace) status = close_trace_all(run, status);
   run_timed_report(run);
   if (!status && stopped && run->cost) status = give_up_timed(run, stopped);

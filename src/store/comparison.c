@@ -54,6 +54,11 @@ int comparison_write(struct h5_file *file, const struct comparison *c) {
   return status;
 }
 
+int comparison_clear(struct h5_file *file) {
+  int status = h5_has(file, kinds.group) ? rows_truncate(file, &kinds, 0) : STATUS_OK;
+  return status || !h5_has(file, ops.group) ? status : rows_truncate(file, &ops, 0);
+}
+
 /* Names of kinds come from the rows: numbers beyond the lists must not reach them. */
 static int check_rows(const char *path, const struct comparison *c) {
   for (int64_t i = 0; i < c->n_kinds; i++)
@@ -75,8 +80,9 @@ static int read_file(struct h5_file *file, const char *path, struct comparison *
   if (!h5_has(file, kinds.group) || !h5_has(file, ops.group)) return STATUS_OK;
   int status = rows_read_all(file, &kinds, &rows, &c->n_kinds);
   c->kinds = rows;
+  if (status || c->n_kinds == 0) return status;
   rows = NULL;
-  if (!status) status = rows_read_all(file, &ops, &rows, &c->n_ops);
+  status = rows_read_all(file, &ops, &rows, &c->n_ops);
   c->ops = rows;
 #define X(member)                                                                                                      \
   if (!status) status = h5_read_double(file, "/", #member, &c->member);

@@ -45,6 +45,8 @@ struct comparison {
 
 /* Puts it into a trace in the place of an earlier one. */
 int comparison_write(struct h5_file *file, const struct comparison *comparison);
+/* Takes an earlier life's out of a trace: the run goes on. */
+int comparison_clear(struct h5_file *file);
 /* Of a trace.h5; one that has none yet (the run goes on, or was killed) gives n_steps 0. Owned by the caller, also after a
  * failure. */
 int comparison_read(const char *path, struct comparison *comparison);

@@ -73,6 +73,7 @@ static int continue_file(struct trace *trace, const char *path, int64_t last_ste
     status = rows_count_until(trace->file, trace->tables[t], last_step, &n);
     if (!status) status = rows_truncate(trace->file, trace->tables[t], n);
   }
+  if (!status) status = comparison_clear(trace->file);
   if (!status) status = write_attributes(trace);
   if (status) h5_discard(&trace->file);
   return status ? status : h5_flush(trace->file);
