@@ -86,6 +86,9 @@ int cost_create_measured(const struct params *params, const struct model *model,
                         .n_ranks = n_ranks,
                         .inside = {0, INFINITY},
                         .across = {0, INFINITY},
+                        .host = {0, INFINITY},
+                        .disk_write = {0, INFINITY},
+                        .disk_read = {0, INFINITY},
                         .node_size = n_ranks,
                         .eager_bytes = INT64_MAX};
   *notes = mem_strdup("");
@@ -187,6 +190,19 @@ double cost_get_message(const struct cost *cost, int32_t from, int32_t to, int64
 
 double cost_get_block(const struct cost *cost, int32_t own, int32_t peer, int64_t bytes, double fraction) {
   return cost->evict_s ? cost->evict_s[own] * fraction : get_link_time(cost, own, peer, bytes);
+}
+
+static double get_way_time(const struct cost_link *way, int64_t bytes) {
+  return way->latency_s + (double)bytes / way->bytes_per_s;
+}
+
+double cost_get_copy(const struct cost *cost, int32_t rank, int64_t bytes, double fraction) {
+  return cost->evict_s ? cost->evict_s[rank] * fraction : get_way_time(&cost->host, bytes);
+}
+
+double cost_get_disk(const struct cost *cost, int32_t rank, bool write, int64_t bytes) {
+  (void)rank;
+  return get_way_time(write ? &cost->disk_write : &cost->disk_read, bytes);
 }
 
 double cost_get_tie(const struct cost *cost, int32_t from, int32_t to, int64_t bytes) {

@@ -81,6 +81,10 @@ double cost_get_message(const struct cost *cost, int32_t from, int32_t to, int64
 /* The same of a block of activations between its own rank and the one that keeps it, either way: `fraction` of all that its
  * stage keeps of a micro-batch. */
 double cost_get_block(const struct cost *cost, int32_t own, int32_t peer, int64_t bytes, double fraction);
+/* The same of a block that waits in host memory, one way. */
+double cost_get_copy(const struct cost *cost, int32_t rank, int64_t bytes, double fraction);
+/* Seconds to write (else to read) bytes that do not fit there to a file of the rank's node. */
+double cost_get_disk(const struct cost *cost, int32_t rank, bool write, int64_t bytes);
 /* The same of the gradient sum of a tied table. */
 double cost_get_tie(const struct cost *cost, int32_t from, int32_t to, int64_t bytes);
 /* Bytes of the hidden state that leaves a layer: a table's own, else `bytes`. */

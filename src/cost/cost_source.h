@@ -31,13 +31,15 @@ struct cost {
   const struct cost_source *source;
   const struct model *model; /* borrowed */
   int32_t n_ranks;
-  int64_t n_body;                  /* layers between embedding and head */
-  char *text;                      /* cost_get_source */
-  double *speeds;                  /* [n_ranks] */
-  double *send_s;                  /* [n_ranks] of a message of the rank, whatever its size; NULL: by the link */
-  double *evict_s;                 /* [n_ranks] of a whole block that leaves the rank, or comes to it; NULL: by the link */
-  bool ties;                       /* gradient sums of a tied table take the link's time, else none */
+  int64_t n_body;  /* layers between embedding and head */
+  char *text;      /* cost_get_source */
+  double *speeds;  /* [n_ranks] */
+  double *send_s;  /* [n_ranks] of a message of the rank, whatever its size; NULL: by the link */
+  double *evict_s; /* [n_ranks] of a whole block that leaves the rank, or comes to it; NULL: by the link */
+  bool ties;       /* gradient sums of a tied table take the link's time, else none */
   struct cost_link inside, across; /* a node */
+  struct cost_link host;           /* between device and host memory, one way */
+  struct cost_link disk_write, disk_read;
   int64_t node_size;
   int64_t eager_bytes;
   bool is_measured;

@@ -51,6 +51,42 @@ int64_t dag_get_peak(const struct dag *dag, int32_t rank, int32_t *node) {
   return peak;
 }
 
+enum pool_kind buffer_kind_get_pool(enum buffer_kind kind) {
+  return kind == BUFFER_HOST ? POOL_HOST : kind == BUFFER_DISK ? POOL_DISK : POOL_DEVICE;
+}
+
+/* Bytes that each compute node of a rank takes of a pool, less what it gives back, from the buffer table. */
+static void sum_pool(const struct dag *dag, int32_t rank, enum pool_kind pool, int64_t *take, int64_t *give) {
+  int32_t first = dag->rank_offset[rank];
+  for (int64_t k = dag->buffer_offset[rank]; k < dag->buffer_offset[rank + 1]; k++) {
+    const struct dag_buffer *b = &dag->buffers[k];
+    if (buffer_kind_get_pool((enum buffer_kind)b->kind) != pool) continue;
+    take[b->alloc - first] += b->bytes;
+    give[b->release - first] += b->bytes;
+  }
+}
+
+int64_t dag_get_pool_peak(const struct dag *dag, int32_t rank, enum pool_kind pool, int32_t *node) {
+  if (pool == POOL_DEVICE) return dag_get_peak(dag, rank, node);
+  int32_t first = dag->rank_offset[rank], at = -1;
+  const int32_t *offset = &dag->stream_offset[rank * STREAM_COUNT + STREAM_COMPUTE];
+  int64_t n = offset[1] - offset[0], use = 0, peak = 0;
+  int64_t *take = MEM_NEW(int64_t, n), *give = MEM_NEW(int64_t, n);
+  sum_pool(dag, rank, pool, take, give);
+  for (int64_t k = 0; k < n; k++) {
+    use += take[k];
+    if (use > peak) {
+      peak = use;
+      at = first + (int32_t)k;
+    }
+    use -= give[k];
+  }
+  mem_free(take);
+  mem_free(give);
+  if (node) *node = at;
+  return peak;
+}
+
 bool dag_is_send(const struct dag_node *node) { return node_kind_get_end((enum node_kind)node->kind) == NODE_IS_SEND; }
 
 bool dag_is_receive(const struct dag_node *node) {
@@ -58,7 +94,7 @@ bool dag_is_receive(const struct dag_node *node) {
 }
 
 bool dag_is_block(const struct dag_node *node) {
-  return node->stream == STREAM_COPY_OUT || node->stream == STREAM_COPY_IN;
+  return node->stream == STREAM_COPY_OUT || node->stream == STREAM_COPY_IN || node->stream == STREAM_DISK;
 }
 
 void dag_describe_node(const struct dag_node *node, char *text, size_t size) {

@@ -12,9 +12,10 @@
  *             (B or I: or the R before it, which waits for the gradient too unless plan->recompute_early)
  *   receiving compute node k-2 -> RF (RB) when node k consumes it: its buffer exists from the start of node k-1
  *   sending   SF (SB) -> a later compute node of the sender, where nothing else bounds the life of the sent buffer
- *   blocks    of moves (plan.h): compute node out_start -> ES -> ER -> LS -> LR -> the block's R, B or I. Memory given back at the
- *             end of a node by what has to be gone: ES, LS -> the compute node after, and all receives whose memory is taken
- *             with it. Memory taken with the start of a node: the node before -> LR, ER
+ *   blocks    of moves (plan.h): compute node out_start -> ES -> ER -> LS -> LR (or EV -> LD, or EV -> SW -> SR -> LD) -> the
+ *             block's R, B or I. Memory given back at the end of a node by what has to be gone: ES, EV, LS, SW -> the compute
+ *             node after, and all else that takes memory with it. Memory taken with the start of a node: the node before ->
+ *             LR, ER, EV, LD, SR
  *   updates   RT and ST -> the U of their layer; with clip N -> each U of its rank
  *   norm      with clip the last pass of every rank (and RT, ST), without clip its last U -> N of its own rank and N of rank 0;
  *             N of rank 0 -> N of every other rank. So all ranks meet with some 3p edges: no N ends before every gradient of
@@ -48,6 +49,8 @@ struct model;
   X(BUFFER_MOVE_INPUT, "move_input")   /* the same two of what leaves the device in between */                         \
   X(BUFFER_MOVE_WEIGHT, "move_weight")                                                                                 \
   X(BUFFER_GUEST, "guest")                   /* what has left another rank's device, kept for it */                    \
+  X(BUFFER_HOST, "host")                     /* what has left the device, in host memory */                            \
+  X(BUFFER_DISK, "disk")                     /* the same in a file */                                                  \
   X(BUFFER_REBUILD_INPUT, "rebuild_input")   /* activations rebuilt by R until the input pass */                       \
   X(BUFFER_REBUILD_WEIGHT, "rebuild_weight") /* activations rebuilt by R until the weight pass */                      \
   X(BUFFER_OUTPUT, "output")                 /* hidden state to be sent */                                             \
@@ -69,6 +72,10 @@ struct dag_node {
   int64_t device_alloc, device_free; /* at start, at end */
   int64_t host_alloc, host_free;
 };
+
+/* Where buffers lie: the device, but for those of kinds host and disk. */
+enum pool_kind { POOL_DEVICE, POOL_HOST, POOL_DISK, POOL_KIND_COUNT };
+enum pool_kind buffer_kind_get_pool(enum buffer_kind kind);
 
 struct dag_buffer {
   int32_t rank, stage, micro;
@@ -130,11 +137,25 @@ extern const enum buffer_kind dag_block_kinds[DAG_BLOCK_PARTS];
 int64_t dag_measure_block(const struct plan *plan, const struct model *model, int32_t stage, int32_t micro,
                           int64_t bytes[DAG_BLOCK_PARTS]);
 
+/* dag_swap.c: the moves of a plan by stage and where its blocks go. */
+struct dag_swap {
+  int32_t stage, peer; /* peer -1: the tier is no rank */
+  uint8_t tier;        /* enum plan_tier */
+  int32_t n_moves;
+  int32_t blocks;  /* most that are away at a time */
+  int64_t bytes;   /* of all its moves, one way */
+  double fraction; /* of what the stage keeps of these micro-batches: what leaves */
+};
+/* Returns how many, ascending by stage; *swaps is owned by the caller. */
+int32_t dag_summarize_moves(const struct plan *plan, const struct model *model, struct dag_swap **swaps);
+
 /* Peak bytes of one rank's device, static part included; *node (may be NULL) is the compute node during which it occurs
  * (-1: none). */
 int64_t dag_get_peak(const struct dag *dag, int32_t rank, int32_t *node);
+/* The same of any pool. */
+int64_t dag_get_pool_peak(const struct dag *dag, int32_t rank, enum pool_kind pool, int32_t *node);
 
-/* One end of a block's way: ES, ER, LS, LR. */
+/* A step of a block's way: ES, ER, LS, LR, EV, LD, SW, SR. */
 bool dag_is_block(const struct dag_node *node);
 /* The one end of any message, or the other. */
 bool dag_is_send(const struct dag_node *node);

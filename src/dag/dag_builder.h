@@ -12,9 +12,9 @@ struct dag_shape {
 
 enum { TIE_EMBEDDING, TIE_HEAD, TIE_COUNT };
 
-/* Nodes of a move. */
+/* Nodes of a move: ES, ER, LS, LR; or EV, -1, -1, LD; or EV, SW, SR, LD. */
 struct dag_move {
-  int32_t out, keep, back, in; /* ES, ER, LS, LR */
+  int32_t out, keep, back, in;
 };
 
 struct dag_builder {

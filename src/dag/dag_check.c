@@ -210,7 +210,26 @@ int dag_check_updates(const struct dag *dag, const struct plan *plan) {
   return status;
 }
 
+/* Host memory and files, that blocks alone take. */
+static int check_pool(const struct dag *dag, int32_t rank, enum pool_kind pool, int64_t limit) {
+  int32_t node;
+  int64_t peak = dag_get_pool_peak(dag, rank, pool, &node);
+  if (peak <= limit) return STATUS_OK;
+  char name[DESCRIPTION] = "";
+  if (node >= 0) dag_describe_node(&dag->nodes[node], name, sizeof name);
+  const char *what = pool == POOL_HOST ? "host memory" : "disk",
+             *key = pool == POOL_HOST ? "host_limit" : "spill_limit";
+  return error_raise(STATUS_MISTAKE,
+                     "rank %d needs %lld bytes of %s during %s, %lld bytes over its memory.%s of %lld bytes", (int)rank,
+                     (long long)peak, what, name, (long long)(peak - limit), key, (long long)limit);
+}
+
 int dag_check_memory(const struct dag *dag, const struct plan *plan) {
+  for (int32_t r = 0; plan->n_moves && r < dag->n_ranks; r++) {
+    int status = check_pool(dag, r, POOL_HOST, plan->host_limit[r]);
+    if (!status) status = check_pool(dag, r, POOL_DISK, plan->disk_limit[r]);
+    if (status) return status;
+  }
   for (int32_t r = 0; r < dag->n_ranks; r++) {
     int32_t node;
     int64_t peak = dag_get_peak(dag, r, &node), limit = plan->device_limit[r];
@@ -234,7 +253,7 @@ int dag_check_memory(const struct dag *dag, const struct plan *plan) {
 
 /* What the rule of moves looks up of a block: its nodes, -1 where there is none. */
 struct block {
-  int32_t keep, back, in, use;
+  int32_t out, keep, back, in, use;
 };
 
 static void note_block(const struct dag *dag, const struct plan *plan, int32_t v, struct block *blocks) {
@@ -242,9 +261,17 @@ static void note_block(const struct dag *dag, const struct plan *plan, int32_t v
   const struct plan_move *m = n->micro < 0 ? NULL : plan_find_move(plan, n->stage, n->micro);
   if (!m) return;
   struct block *block = &blocks[m - plan->moves];
-  if (n->kind == NODE_ER) block->keep = v;
-  if (n->kind == NODE_LS) block->back = v;
-  if (n->kind == NODE_LR) block->in = v;
+  switch (n->kind) {
+  case NODE_ES:
+  case NODE_EV: block->out = v; break;
+  case NODE_ER:
+  case NODE_SW: block->keep = v; break;
+  case NODE_LS:
+  case NODE_SR: block->back = v; break;
+  case NODE_LR:
+  case NODE_LD: block->in = v; break;
+  default: break;
+  }
   bool uses = n->kind == NODE_R || n->kind == NODE_B || n->kind == NODE_I;
   if (uses && (block->use < 0 || n->position < dag->nodes[block->use].position)) block->use = v;
 }
@@ -252,16 +279,19 @@ static void note_block(const struct dag *dag, const struct plan *plan, int32_t v
 int dag_check_moves(const struct dag *dag, const struct plan *plan) {
   int status = STATUS_OK;
   struct block *blocks = MEM_NEW(struct block, plan->n_moves);
-  for (int32_t k = 0; k < plan->n_moves; k++) blocks[k] = (struct block){-1, -1, -1, -1};
+  for (int32_t k = 0; k < plan->n_moves; k++) blocks[k] = (struct block){-1, -1, -1, -1, -1};
   for (int32_t v = 0; v < dag->n_nodes && plan->n_moves; v++) note_block(dag, plan, v, blocks);
   for (int32_t k = 0; k < plan->n_moves && !status; k++) {
     const struct block *b = &blocks[k];
     const struct plan_move *m = &plan->moves[k];
-    if (b->keep < 0 || b->back < 0 || b->in < 0 || b->use < 0)
+    bool stops = m->tier != PLAN_TIER_HOST; /* between out and in */
+    if (b->out < 0 || b->in < 0 || b->use < 0 || (stops && (b->keep < 0 || b->back < 0)))
       status = error_raise(STATUS_FAILED, "graph: the block of stage %d micro-batch %d does not leave and come back",
                            (int)m->stage, (int)m->micro);
-    else if (!has_edge(dag, b->keep, b->back))
-      status = refuse_node(dag, b->back, "it does not wait until the block is there");
+    else if (stops
+                 ? !has_edge(dag, b->keep, b->back) || !has_edge(dag, b->out, b->keep) || !has_edge(dag, b->back, b->in)
+                 : !has_edge(dag, b->out, b->in))
+      status = refuse_node(dag, b->in, "it does not wait until the block is there");
     else if (!has_edge(dag, b->in, b->use))
       status = refuse_node(dag, b->use, "it does not wait until its block is back");
   }

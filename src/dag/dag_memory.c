@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "dag/dag_builder.h"
 #include "model/footprint.h"
+#include "plan/plan_move.h"
 
 struct table {
   struct dag_builder *b;
@@ -13,7 +14,7 @@ struct table {
   /* Memory that moves take, in the order of the compute nodes with whose start they do. */
   struct taking {
     int32_t node, move;
-    bool guest; /* for another rank's block, else for the own again */
+    enum { TAKE_BACK, TAKE_GUEST, TAKE_HOST, TAKE_HOST_AGAIN, TAKE_DISK } what;
   } * takings;
   int32_t n_takings, next_taking;
 };
@@ -61,8 +62,13 @@ static void add_buffer(struct table *t, enum buffer_kind kind, const struct unit
                                                        .alloc = alloc,
                                                        .release = release,
                                                        .mover = -1};
-  dag->nodes[alloc].device_alloc += bytes;
-  dag->nodes[release].device_free += bytes;
+  if (buffer_kind_get_pool(kind) == POOL_DEVICE) {
+    dag->nodes[alloc].device_alloc += bytes;
+    dag->nodes[release].device_free += bytes;
+  } else if (buffer_kind_get_pool(kind) == POOL_HOST) {
+    dag->nodes[alloc].host_alloc += bytes;
+    dag->nodes[release].host_free += bytes;
+  }
 }
 
 /* What a block may take away: until it is gone, or to its end when it stays. */
@@ -156,17 +162,48 @@ static int compare_takings(const void *left, const void *right) {
   return (a->move > b->move) - (a->move < b->move);
 }
 
+static void add_taking(struct table *t, int32_t rank, int32_t place, int32_t move, int what) {
+  t->takings[t->n_takings++] = (struct taking){t->b->dag->rank_offset[rank] + place, move, what};
+}
+
 static void list_takings(struct table *t) {
-  const struct dag_builder *b = t->b;
-  const struct plan *plan = b->plan;
-  t->takings = MEM_NEW(struct taking, 2 * (int64_t)plan->n_moves);
+  const struct plan *plan = t->b->plan;
+  t->takings = MEM_NEW(struct taking, 4 * (int64_t)plan->n_moves);
   for (int32_t k = 0; k < plan->n_moves; k++) {
     const struct plan_move *m = &plan->moves[k];
-    int32_t own = b->dag->rank_offset[plan_get_rank(plan, m->stage)], peer = b->dag->rank_offset[m->peer];
-    t->takings[t->n_takings++] = (struct taking){own + m->in_start, k, false};
-    t->takings[t->n_takings++] = (struct taking){peer + m->peer_start, k, true};
+    int32_t own = plan_get_rank(plan, m->stage);
+    add_taking(t, own, m->in_start, k, TAKE_BACK);
+    if (m->tier == PLAN_TIER_RANK) {
+      add_taking(t, m->peer, m->peer_start, k, TAKE_GUEST);
+      continue;
+    }
+    add_taking(t, own, plan_move_get_host_start(m), k, TAKE_HOST);
+    if (m->tier != PLAN_TIER_DISK) continue;
+    add_taking(t, own, plan_move_get_host_start(m), k, TAKE_DISK);
+    add_taking(t, own, m->disk_end, k, TAKE_HOST_AGAIN);
   }
   if (t->n_takings) qsort(t->takings, (size_t)t->n_takings, sizeof *t->takings, compare_takings);
+}
+
+/* Memory that a block takes outside of its device: until something has taken it on, or to its use. */
+static void take_outside(struct table *t, struct unit u, const struct taking *taking, int64_t bytes) {
+  const struct dag_builder *b = t->b;
+  const struct plan_move *m = &b->plan->moves[taking->move];
+  const struct dag_move *nodes = &b->moves[taking->move];
+  int32_t own = b->dag->rank_offset[plan_get_rank(b->plan, m->stage)];
+  int32_t use = dag_builder_get_use(b, dag_builder_at(b, m->stage, m->micro));
+  enum buffer_kind kind = taking->what == TAKE_GUEST  ? BUFFER_GUEST
+                          : taking->what == TAKE_DISK ? BUFFER_DISK
+                                                      : BUFFER_HOST;
+  u.gone = u.mover = -1;
+  if (taking->what == TAKE_GUEST) {
+    u.gone = b->dag->rank_offset[m->peer] + m->peer_end;
+    u.mover = nodes->back;
+  } else if (taking->what == TAKE_HOST && m->tier == PLAN_TIER_DISK) {
+    u.gone = own + m->disk_start;
+    u.mover = nodes->keep;
+  }
+  add_movable(t, kind, &u, bytes, taking->node, use);
 }
 
 /* Memory that the start of node v takes for blocks. */
@@ -177,15 +214,9 @@ static void add_takings(struct table *t, int32_t v) {
     const struct plan_move *m = &b->plan->moves[taking->move];
     int64_t parts[DAG_BLOCK_PARTS], bytes = dag_measure_block(b->plan, b->model, m->stage, m->micro, parts);
     struct unit u = get_unit(t, m->stage, m->micro);
-    if (taking->guest) {
-      u.mover = b->moves[taking->move].back;
-      u.gone = b->dag->rank_offset[m->peer] + m->peer_end;
-      add_movable(t, BUFFER_GUEST, &u, bytes, v, u.gone);
-    } else {
-      for (int k = 0; k < DAG_BLOCK_PARTS; k++)
-        add_buffer(t, dag_block_kinds[k], &u, parts[k], v,
-                   dag_block_kinds[k] == BUFFER_MOVE_INPUT ? u.input : u.weight);
-    }
+    if (taking->what != TAKE_BACK) take_outside(t, u, taking, bytes);
+    for (int k = 0; k < DAG_BLOCK_PARTS && taking->what == TAKE_BACK; k++)
+      add_buffer(t, dag_block_kinds[k], &u, parts[k], v, dag_block_kinds[k] == BUFFER_MOVE_INPUT ? u.input : u.weight);
   }
 }
 

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "dag/dag_builder.h"
 #include "model/footprint.h"
+#include "plan/plan_move.h"
 
 const enum buffer_kind dag_block_kinds[DAG_BLOCK_PARTS] = {BUFFER_INPUT, BUFFER_MOVE_INPUT, BUFFER_MOVE_WEIGHT};
 
@@ -58,7 +59,8 @@ static void find_gates(struct dag_builder *b, struct gates *gates) {
   for (int32_t k = 0; k < b->plan->n_moves; k++) {
     const struct plan_move *m = &b->plan->moves[k];
     add_gate(b, gates, b->moves[k].out, m->out_end + 1);
-    add_gate(b, gates, b->moves[k].back, m->peer_end + 1);
+    if (m->tier == PLAN_TIER_RANK) add_gate(b, gates, b->moves[k].back, m->peer_end + 1);
+    if (m->tier == PLAN_TIER_DISK) add_gate(b, gates, b->moves[k].keep, m->disk_start + 1);
   }
   qsort(gates->list, (size_t)gates->n, sizeof *gates->list, compare_gates);
 }
@@ -91,11 +93,21 @@ static void hold_messages(struct dag_builder *b, const struct gates *gates) {
     }
 }
 
-/* A block's receive, with the memory that the start of a place's node takes. */
-static void connect_receive(struct dag_builder *b, const struct gates *gates, int32_t receive, int32_t place) {
-  int32_t opener = get_compute(b->dag, b->dag->nodes[receive].rank, place);
-  if (place > 0) dag_edges_add(b, opener - 1, receive);
-  hold_back(b, gates, opener, receive);
+/* A node that puts a block into the memory that the start of a place's node takes. */
+static void connect_taker(struct dag_builder *b, const struct gates *gates, int32_t taker, int32_t place) {
+  int32_t opener = get_compute(b->dag, b->dag->nodes[taker].rank, place);
+  if (place > 0) dag_edges_add(b, opener - 1, taker);
+  hold_back(b, gates, opener, taker);
+}
+
+/* The nodes that a block goes through, one after the other. */
+static void connect_way(struct dag_builder *b, const struct dag_move *nodes) {
+  int32_t last = nodes->out, way[] = {nodes->keep, nodes->back, nodes->in};
+  for (int i = 0; i < 3; i++) {
+    if (way[i] < 0) continue;
+    dag_edges_add(b, last, way[i]);
+    last = way[i];
+  }
 }
 
 void dag_moves_connect(struct dag_builder *b) {
@@ -106,12 +118,12 @@ void dag_moves_connect(struct dag_builder *b) {
     const struct plan_move *m = &b->plan->moves[k];
     const struct dag_move *nodes = &b->moves[k];
     dag_edges_add(b, get_compute(b->dag, b->dag->nodes[nodes->out].rank, m->out_start), nodes->out);
-    dag_edges_add(b, nodes->out, nodes->keep);
-    dag_edges_add(b, nodes->keep, nodes->back);
-    dag_edges_add(b, nodes->back, nodes->in);
+    connect_way(b, nodes);
     dag_edges_add(b, nodes->in, dag_builder_get_use(b, dag_builder_at(b, m->stage, m->micro)));
-    connect_receive(b, &gates, nodes->keep, m->peer_start);
-    connect_receive(b, &gates, nodes->in, m->in_start);
+    if (m->tier == PLAN_TIER_RANK) connect_taker(b, &gates, nodes->keep, m->peer_start);
+    if (m->tier != PLAN_TIER_RANK) connect_taker(b, &gates, nodes->out, plan_move_get_host_start(m));
+    if (m->tier == PLAN_TIER_DISK) connect_taker(b, &gates, nodes->back, m->disk_end);
+    connect_taker(b, &gates, nodes->in, m->in_start);
   }
   mem_free(gates.list);
 }

@@ -76,8 +76,10 @@ static void count_nodes(const struct dag_builder *b, int64_t *count) {
   if (has_remote_tie(b, ties))
     for (int k = 0; k < TIE_COUNT; k++) count[ties[k]] += 2; /* ST, RT */
   for (int32_t k = 0; k < plan->n_moves; k++) {
-    count[plan_get_rank(plan, plan->moves[k].stage)] += 2; /* ES, LR */
-    count[plan->moves[k].peer] += 2;                       /* ER, LS */
+    const struct plan_move *m = &plan->moves[k];
+    int32_t own = plan_get_rank(plan, m->stage);
+    count[own] += 2;                                                                      /* ES, LR or EV, LD */
+    if (m->tier != PLAN_TIER_HOST) count[m->tier == PLAN_TIER_RANK ? m->peer : own] += 2; /* ER, LS or SW, SR */
   }
 }
 
@@ -214,18 +216,36 @@ static void add_ties(struct dag_builder *b, int32_t *next) {
   }
 }
 
-/* Blocks go to another rank and come back. */
+/* A block goes to another rank and comes back. */
+static struct dag_move add_visit(struct dag_builder *b, int32_t *next, const struct plan_move *m, int64_t bytes) {
+  int32_t stages[2] = {m->stage, m->stage}, own = plan_get_rank(b->plan, m->stage);
+  int32_t out = add_ends(b, next, NODE_ES, NODE_ER, stages, (const int32_t[2]){own, m->peer}, bytes);
+  int32_t back = add_ends(b, next, NODE_LS, NODE_LR, stages, (const int32_t[2]){m->peer, own}, bytes);
+  return (struct dag_move){out, b->dag->match[out], back, b->dag->match[back]};
+}
+
+/* A block goes to host memory, and on to disk, and comes back. */
+static struct dag_move add_copies(struct dag_builder *b, int32_t *next, const struct plan_move *m) {
+  int32_t own = plan_get_rank(b->plan, m->stage);
+  bool spills = m->tier == PLAN_TIER_DISK;
+  int32_t out = add_node(b->dag, next, own, NODE_EV), in = add_node(b->dag, next, own, NODE_LD);
+  return (struct dag_move){out, spills ? add_node(b->dag, next, own, NODE_SW) : -1,
+                           spills ? add_node(b->dag, next, own, NODE_SR) : -1, in};
+}
+
 static void add_moves(struct dag_builder *b, int32_t *next) {
   b->moves = MEM_NEW(struct dag_move, b->plan->n_moves);
   for (int32_t k = 0; k < b->plan->n_moves; k++) {
     const struct plan_move *m = &b->plan->moves[k];
-    int32_t stages[2] = {m->stage, m->stage}, own = plan_get_rank(b->plan, m->stage);
     int64_t parts[DAG_BLOCK_PARTS], bytes = dag_measure_block(b->plan, b->model, m->stage, m->micro, parts);
-    int32_t out = add_ends(b, next, NODE_ES, NODE_ER, stages, (const int32_t[2]){own, m->peer}, bytes);
-    int32_t back = add_ends(b, next, NODE_LS, NODE_LR, stages, (const int32_t[2]){m->peer, own}, bytes);
-    b->moves[k] = (struct dag_move){out, b->dag->match[out], back, b->dag->match[back]};
-    int32_t nodes[] = {out, b->moves[k].keep, back, b->moves[k].in};
-    for (int i = 0; i < 4; i++) b->dag->nodes[nodes[i]].micro = m->micro;
+    b->moves[k] = m->tier == PLAN_TIER_RANK ? add_visit(b, next, m, bytes) : add_copies(b, next, m);
+    int32_t nodes[] = {b->moves[k].out, b->moves[k].keep, b->moves[k].back, b->moves[k].in};
+    for (int i = 0; i < 4; i++) {
+      if (nodes[i] < 0) continue;
+      b->dag->nodes[nodes[i]].stage = m->stage;
+      b->dag->nodes[nodes[i]].micro = m->micro;
+      b->dag->nodes[nodes[i]].bytes = bytes;
+    }
   }
 }
 

@@ -93,19 +93,11 @@ static double price_message(const struct pricer *p, const struct dag_node *n, in
   return cost_get_message(p->cost, n->rank, n->peer, bytes);
 }
 
-/* A part of what a stage keeps of a micro-batch, on its way to the rank that keeps it or back. */
+/* A part of what a stage keeps of a micro-batch, on its way to another rank or to host memory, or back. */
 static double price_block(const struct pricer *p, const struct dag_node *n) {
-  const struct plan_stage *stage = &p->plan->stages[n->stage];
-  const struct plan_micro *micro = &p->plan->micro[n->micro];
-  uint32_t *discarded = MEM_NEW(uint32_t, stage->n_layers);
-  struct footprint_stage kept;
-  for (int32_t l = 0; l < stage->n_layers; l++)
-    discarded[l] = plan_get_discarded(p->plan, stage->first_layer + l, n->micro);
-  footprint_stage(p->model, stage->first_layer, stage->n_layers, micro->rows, micro->length, discarded, NULL, &kept);
-  mem_free(discarded);
-  int64_t whole = kept.keep_input + kept.keep_weight;
-  if (n->stage > 0) whole += footprint_boundary(p->model, micro->rows, micro->length);
+  int64_t whole = plan_measure_kept(p->plan, p->model, n->stage, n->micro);
   int32_t own = plan_get_rank(p->plan, n->stage), peer = n->rank == own ? n->peer : n->rank;
+  if (n->peer < 0) return cost_get_copy(p->cost, own, n->bytes, whole ? (double)n->bytes / (double)whole : 0);
   return cost_get_block(p->cost, own, peer, n->bytes, whole ? (double)n->bytes / (double)whole : 0);
 }
 
@@ -124,7 +116,11 @@ static double price_node(struct pricer *p, const struct dag_node *n) {
   case NODE_SB: return price_message(p, n, n->stage - 1);
   case NODE_ST: return cost_get_tie(p->cost, n->rank, n->peer, n->bytes);
   case NODE_ES:
-  case NODE_LS: return price_block(p, n);
+  case NODE_LS:
+  case NODE_EV:
+  case NODE_LD: return price_block(p, n);
+  case NODE_SW: return cost_get_disk(p->cost, n->rank, true, n->bytes);
+  case NODE_SR: return cost_get_disk(p->cost, n->rank, false, n->bytes);
   case NODE_N: return cost_get_norm(p->cost, n->rank, p->n_floats[n->rank]);
   case NODE_RF:
   case NODE_RB:

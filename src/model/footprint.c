@@ -62,6 +62,11 @@ bool footprint_is_rebuilt(const struct layer *layer, int op, uint32_t discarded)
          (o->stats >= 0 && is_discarded(layer, o->stats, discarded));
 }
 
+uint32_t footprint_get_movable(const struct layer *layer) {
+  uint32_t acts = ((uint32_t)1 << layer->n_acts) - 1;
+  return (layer->has_sizes && !acts ? 1 : acts) | (uint32_t)1 << FOOTPRINT_MOVES_HIDDEN;
+}
+
 bool footprint_is_given(const struct model *model) { return model->layers[0].has_sizes; }
 
 static void lay_out_given(const struct layer *layer, bool discarded, bool moved, struct footprint *out) {

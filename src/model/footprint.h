@@ -44,7 +44,10 @@ struct footprint {
 int64_t footprint_round(int64_t bytes);
 /* What leaves the device between forward and backward, of what a layer keeps: a bit an activation, and one for the hidden
  * state that enters the layer. Gradients that a forward makes stay. */
-enum { FOOTPRINT_MOVES_HIDDEN = LAYER_MAX_ACTS, FOOTPRINT_MOVES_ALL = (1 << (LAYER_MAX_ACTS + 1)) - 1 };
+enum { FOOTPRINT_MOVES_HIDDEN = LAYER_MAX_ACTS };
+
+/* The bits that mean something for a layer: its activations, the hidden state; all that it keeps can move. */
+uint32_t footprint_get_movable(const struct layer *layer);
 
 /* Lays out one layer for a micro-batch of rows x length tokens. `discarded` has a bit for each op whose outputs the forward
  * does not keep; `moved` is as above, 0: nothing leaves. */

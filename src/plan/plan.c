@@ -53,8 +53,10 @@ struct plan *plan_create(int32_t n_layers, int32_t n_stages, int32_t n_ranks, in
   plan->order_offset = MEM_NEW(int64_t, n_ranks + 1);
   plan->order = MEM_NEW(struct plan_action, n_actions);
   plan->device_limit = MEM_NEW(int64_t, n_ranks);
+  plan->host_limit = MEM_NEW(int64_t, n_ranks);
+  plan->disk_limit = MEM_NEW(int64_t, n_ranks);
   for (int32_t s = 0; s <= n_stages; s++) plan->replica_offset[s] = s;
-  for (int32_t r = 0; r < n_ranks; r++) plan->device_limit[r] = INT64_MAX;
+  for (int32_t r = 0; r < n_ranks; r++) plan->device_limit[r] = plan->host_limit[r] = plan->disk_limit[r] = INT64_MAX;
   plan->order_offset[n_ranks] = n_actions;
   return plan;
 }
@@ -133,6 +135,8 @@ struct plan *plan_dup(const struct plan *plan) {
   copy_array(copy->order_offset, plan->order_offset, sizeof *plan->order_offset, plan->n_ranks + 1);
   copy_array(copy->order, plan->order, sizeof *plan->order, n_actions);
   copy_array(copy->device_limit, plan->device_limit, sizeof *plan->device_limit, plan->n_ranks);
+  copy_array(copy->host_limit, plan->host_limit, sizeof *plan->host_limit, plan->n_ranks);
+  copy_array(copy->disk_limit, plan->disk_limit, sizeof *plan->disk_limit, plan->n_ranks);
   return copy;
 }
 
@@ -156,6 +160,8 @@ void plan_destroy(struct plan **plan) {
   mem_free(p->order_offset);
   mem_free(p->order);
   mem_free(p->device_limit);
+  mem_free(p->host_limit);
+  mem_free(p->disk_limit);
   mem_free(p);
   *plan = NULL;
 }

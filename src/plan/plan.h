@@ -29,7 +29,11 @@ struct model;
   X(NODE_ES, "ES", STREAM_COPY_OUT, NODE_IS_SEND)   /* send an activation block to the rank that keeps it */           \
   X(NODE_ER, "ER", STREAM_COPY_IN, NODE_IS_RECEIVE) /* receive another rank's block to keep it */                      \
   X(NODE_LS, "LS", STREAM_COPY_OUT, NODE_IS_SEND)   /* send a kept block back */                                       \
-  X(NODE_LR, "LR", STREAM_COPY_IN, NODE_IS_RECEIVE) /* receive the own block again */
+  X(NODE_LR, "LR", STREAM_COPY_IN, NODE_IS_RECEIVE) /* receive the own block again */                                  \
+  X(NODE_EV, "EV", STREAM_COPY_OUT, NODE_IS_NONE)   /* evict an activation block to host memory */                     \
+  X(NODE_LD, "LD", STREAM_COPY_IN, NODE_IS_NONE)    /* load it from there */                                           \
+  X(NODE_SW, "SW", STREAM_DISK, NODE_IS_NONE)       /* write it from host memory to disk */                            \
+  X(NODE_SR, "SR", STREAM_DISK, NODE_IS_NONE)       /* read it back */
 
 #define STREAMS(X)                                                                                                     \
   X(STREAM_COMPUTE, "compute")                                                                                         \
@@ -67,7 +71,10 @@ struct plan_recompute {
 };
 
 /* Where activations wait for their backward when they leave the device: enum, name in files. */
-#define PLAN_TIERS(X) X(PLAN_TIER_RANK, "rank") /* another rank's device */
+#define PLAN_TIERS(X)                                                                                                  \
+  X(PLAN_TIER_RANK, "rank") /* another rank's device */                                                                \
+  X(PLAN_TIER_HOST, "host") /* host memory */                                                                          \
+  X(PLAN_TIER_DISK, "disk") /* a file, by way of host memory */
 #define X(id, name) id,
 enum plan_tier { PLAN_TIERS(X) PLAN_TIER_COUNT };
 #undef X
@@ -77,13 +84,17 @@ enum plan_tier { PLAN_TIERS(X) PLAN_TIER_COUNT };
  * action, and what gives it back does so with the end of one, so that memory follows from the order alone:
  *   the block may leave when action out_start has ended; its memory is given back when out_end has, and the action after
  *   that waits until the block is gone; its memory is taken again with the start of in_start, when it may come back.
- *   The rank that keeps it takes memory with the start of its action peer_start; it gives that back when its action peer_end
- *   has ended, and the action after that waits until the block is gone. */
+ *   Another rank that keeps it takes memory with the start of its action peer_start; it gives that back when its action
+ *   peer_end has ended, and the action after that waits until the block is gone.
+ *   Host memory is taken with the start of the action after out_start (of out_end, if that is before), and given back at the
+ *   end of the one that needs the block. On the way to disk it is given back when disk_start has ended already, and the action
+ *   after that waits until the block is on disk; it is taken again with the start of disk_end. */
 struct plan_move {
   int32_t stage, micro;
   uint8_t tier; /* enum plan_tier */
   int32_t out_start, out_end, in_start;
-  int32_t peer, peer_start, peer_end; /* tier rank */
+  int32_t peer, peer_start, peer_end; /* tier rank, else -1 */
+  int32_t disk_start, disk_end;       /* tier disk, else -1 */
 };
 
 struct plan_action {
@@ -109,8 +120,9 @@ struct plan {
   int32_t n_moves;
   struct plan_move *moves; /* [n_moves] ascending by stage, then micro-batch */
   uint32_t *moved; /* [n_layers] what of a layer belongs to a block, as in footprint.h; 0: nothing. NULL: no moves */
-  int64_t *device_limit; /* [n_ranks] bytes, INT64_MAX: none */
-  uint64_t hash;         /* of all the above, set by plan_freeze */
+  int64_t *device_limit;            /* [n_ranks] bytes, INT64_MAX: none */
+  int64_t *host_limit, *disk_limit; /* the same of host memory and files that blocks wait in */
+  uint64_t hash;                    /* of all the above, set by plan_freeze */
 };
 
 /* An empty plan with arrays of these sizes: one replica a stage, no limits, n_actions in the last rank's order until the
@@ -133,6 +145,9 @@ void plan_reserve_moves(struct plan *plan, int32_t n);
 /* The move of a stage's block of a micro-batch, or NULL. */
 const struct plan_move *plan_find_move(const struct plan *plan, int32_t stage, int32_t micro);
 const char *plan_tier_get_name(enum plan_tier tier);
+/* Bytes of all that a stage keeps of a micro-batch until its backward, the hidden state that enters it included, whether it
+ * moves or not: what a fraction of a block is of. */
+int64_t plan_measure_kept(const struct plan *plan, const struct model *model, int32_t stage, int32_t micro);
 /* The stage that holds a layer. */
 int32_t plan_get_stage(const struct plan *plan, int32_t layer);
 /* A plan of the same shape for other micro-batches of the same count (a step's real lengths), frozen if `plan` is. */

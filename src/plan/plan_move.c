@@ -2,6 +2,19 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "model/footprint.h"
+
+int64_t plan_measure_kept(const struct plan *plan, const struct model *model, int32_t stage, int32_t micro) {
+  const struct plan_stage *s = &plan->stages[stage];
+  const struct plan_micro *m = &plan->micro[micro];
+  struct footprint_stage kept;
+  uint32_t *discarded = MEM_NEW(uint32_t, s->n_layers);
+  for (int32_t l = 0; l < s->n_layers; l++) discarded[l] = plan_get_discarded(plan, s->first_layer + l, micro);
+  footprint_stage(model, s->first_layer, s->n_layers, m->rows, m->length, discarded, NULL, &kept);
+  mem_free(discarded);
+  int64_t enters = stage > 0 ? footprint_output(model, s->first_layer - 1, m->rows, m->length) : 0;
+  return enters + kept.keep_input + kept.keep_weight;
+}
 
 static int32_t *make_places(int64_t n) {
   int32_t *places = MEM_NEW(int32_t, n);
@@ -31,7 +44,21 @@ static int64_t count_actions(const struct plan *plan, int32_t rank) {
   return plan->order_offset[rank + 1] - plan->order_offset[rank];
 }
 
+int32_t plan_move_get_host_start(const struct plan_move *m) {
+  return m->out_start < m->out_end ? m->out_start + 1 : m->out_end;
+}
+
+static const char *check_disk(const struct plan_move *m, int32_t use) {
+  if (m->tier != PLAN_TIER_DISK) return m->disk_start == -1 && m->disk_end == -1 ? NULL : "it does not go to disk";
+  if (m->disk_start < plan_move_get_host_start(m)) return "it is on disk before it has left";
+  if (m->disk_end <= m->disk_start) return "it comes from disk before it is there";
+  if (m->disk_end > use) return "it comes from disk after its backward began";
+  return NULL;
+}
+
 static const char *check_peer(const struct plan *plan, const struct plan_move *m) {
+  if (m->tier != PLAN_TIER_RANK)
+    return m->peer == -1 && m->peer_start == -1 && m->peer_end == -1 ? NULL : "it does not go to another rank";
   if (m->peer < 0 || m->peer >= plan->n_ranks) return "there is no such rank to keep it";
   if (m->peer == plan_get_rank(plan, m->stage)) return "the rank that keeps it is its own";
   if (m->peer_start < 0 || m->peer_end < m->peer_start || m->peer_end >= count_actions(plan, m->peer))
@@ -46,7 +73,8 @@ static const char *check_move(const struct plan *plan, const struct plan_move *m
   if (m->out_end < m->out_start) return "it is gone before it leaves";
   if (m->in_start <= m->out_end) return "it comes back before it is gone";
   if (m->in_start > use) return "it comes back after its backward began";
-  return check_peer(plan, m);
+  const char *reason = check_peer(plan, m);
+  return reason ? reason : check_disk(m, use);
 }
 
 int plan_check_moves(const struct plan *plan) {

@@ -13,4 +13,7 @@ int plan_check_moves(const struct plan *plan);
  * needs its block again: [stage * n_micro + micro]. Both owned by the caller. */
 void plan_move_find_uses(const struct plan *plan, int32_t **forward, int32_t **use);
 
+/* The action with whose start host memory is taken (tiers host and disk). */
+int32_t plan_move_get_host_start(const struct plan_move *move);
+
 #endif

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "plan/plan.h"
 
-enum { PACK_VERSION = 3 };
+enum { PACK_VERSION = 4 };
 static const char pack_magic[8] = "penplan";
 
 enum pack_mode { PACK_COUNT, PACK_WRITE, PACK_READ };
@@ -67,8 +67,8 @@ static void visit_actions(struct packer *p, struct plan_action *order, int64_t n
 static void visit_moves(struct packer *p, struct plan_move *moves, int32_t n_moves) {
   for (int32_t i = 0; i < n_moves && !p->damaged; i++) {
     struct plan_move *m = &moves[i];
-    int32_t *numbers[] = {&m->stage,    &m->micro, &m->out_start,  &m->out_end,
-                          &m->in_start, &m->peer,  &m->peer_start, &m->peer_end};
+    int32_t *numbers[] = {&m->stage, &m->micro,      &m->out_start, &m->out_end,    &m->in_start,
+                          &m->peer,  &m->peer_start, &m->peer_end,  &m->disk_start, &m->disk_end};
     visit_bytes(p, &m->tier, sizeof m->tier);
     for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) visit_bytes(p, numbers[k], sizeof *numbers[k]);
   }
@@ -90,6 +90,8 @@ static void visit_plan(struct packer *p, struct plan *plan, const struct shape *
   visit_moves(p, plan->moves, shape->n_moves);
   visit_bytes(p, plan->moved, sizeof *plan->moved * (size_t)(shape->n_moves ? shape->n_layers : 0));
   visit_bytes(p, plan->device_limit, sizeof *plan->device_limit * (size_t)shape->n_ranks);
+  visit_bytes(p, plan->host_limit, sizeof *plan->host_limit * (size_t)shape->n_ranks);
+  visit_bytes(p, plan->disk_limit, sizeof *plan->disk_limit * (size_t)shape->n_ranks);
   visit_bytes(p, &plan->hash, sizeof plan->hash);
 }
 
@@ -131,7 +133,7 @@ static int check_shape(const struct packer *p, const struct shape *shape) {
     return error_raise(STATUS_FAILED, "packed plan: a size below zero");
   const struct plan_action *order;
   size_t action = sizeof order->kind + sizeof order->stage + sizeof order->micro;
-  size_t move = sizeof(uint8_t) + 8 * sizeof(int32_t);
+  size_t move = sizeof(uint8_t) + 10 * sizeof(int32_t);
   size_t limits[] = {left / sizeof(struct plan_stage),
                      left / sizeof(int64_t),
                      left / sizeof(struct plan_micro),

@@ -18,16 +18,8 @@ static int make(const struct plan_request *request, struct plan **plan) {
 
 /* Seconds that a block is on its way. */
 static double get_transfer(const struct plan_request *request, const struct plan *plan, const struct plan_move *m) {
-  const struct plan_stage *s = &plan->stages[m->stage];
-  const struct plan_micro *micro = &plan->micro[m->micro];
-  struct footprint_stage kept;
   if (!request->cost) return 0;
-  uint32_t *discarded = MEM_NEW(uint32_t, s->n_layers);
-  for (int32_t l = 0; l < s->n_layers; l++) discarded[l] = plan_get_discarded(plan, s->first_layer + l, m->micro);
-  footprint_stage(request->model, s->first_layer, s->n_layers, micro->rows, micro->length, discarded, NULL, &kept);
-  mem_free(discarded);
-  int64_t bytes = kept.keep_input + kept.keep_weight;
-  if (m->stage > 0) bytes += footprint_boundary(request->model, micro->rows, micro->length);
+  int64_t bytes = plan_measure_kept(plan, request->model, m->stage, m->micro);
   return cost_get_block(request->cost, plan_get_rank(plan, m->stage), m->peer, bytes, 1);
 }
 
@@ -59,6 +51,7 @@ static int add_moves(const struct plan_request *request, const struct plan *plan
     for (int32_t k = 0; k < more; k++) {
       struct plan_move *m = &moves[(*n)++];
       m->tier = PLAN_TIER_RANK;
+      m->disk_start = m->disk_end = -1;
       m->peer = plan_get_rank(plan, p - 1 - x);
       place_on_peer(plan, times, get_transfer(request, plan, m), m);
     }
@@ -67,10 +60,11 @@ static int add_moves(const struct plan_request *request, const struct plan *plan
 }
 
 /* All that the stages with moves keep. */
-static void choose_all(struct plan *plan) {
+static void choose_all(const struct plan_request *request, struct plan *plan) {
   for (int32_t k = 0; k < plan->n_moves; k++) {
     const struct plan_stage *stage = &plan->stages[plan->moves[k].stage];
-    for (int32_t l = 0; l < stage->n_layers; l++) plan->moved[stage->first_layer + l] = FOOTPRINT_MOVES_ALL;
+    for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
+      plan->moved[l] = footprint_get_movable(&request->model->layers[l]);
   }
 }
 
@@ -86,7 +80,7 @@ static int move(const struct plan_request *request, struct plan *plan) {
   if (!status) {
     plan_reserve_moves(plan, n);
     for (int32_t k = 0; k < n; k++) plan->moves[k] = moves[k];
-    if (n) choose_all(plan);
+    if (n) choose_all(request, plan);
   }
   order_time_fini(&times);
   mem_free(moves);
