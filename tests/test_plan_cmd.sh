@@ -152,6 +152,22 @@ rm -rf RUN
 run 0 plan deck.yml --compare
 check [ ! -e RUN ] || fail "--compare writes"
 
+# Many micro-batches and little memory: what is fastest of what fits comes first, whatever its name; the others are listed
+# with their times and peaks, or with what they lack.
+many=(-D data.global_batch=128)
+run 0 plan deck.yml "${many[@]}" --compare
+fits=$(awk '$1 == "interleaved" { print $5 }' out)
+check awk '$1 ~ /^(zb-v|zb-h1|interleaved|1f1b|adapipe|gpipe)$/ && $2 > 190 && $5 > 0.5 { n++ } END { exit n != 6 }' out ||
+  fail "$last: not six with time and peak"
+limit=(-D "memory.device_limit=$(awk -v m="$fits" 'BEGIN { printf "%d", (m + 0.005) * 1048576 }') B")
+run 0 plan deck.yml "${many[@]}" "${limit[@]}" --compare
+check awk '/^planner/ { body = 1; next } body && $2 ~ /^[0-9.]+$/ { if ($2 < last) bad = 1; last = $2; order = order " " $1 }
+  END { exit bad || order !~ /^ zb-v zb-h1.* interleaved.* 1f1b/ }' out || fail "$last: not by time"
+says '^(gpipe|zb-h2) .*rank 0 needs'
+run 0 plan deck.yml "${many[@]}" -D 'memory.device_limit=1000000 B' -D pipeline.recompute=none --compare
+check [ "$(awk '/^planner/ { getline; print $1 }' out)" = 1f1b ] || fail "$last: not the fastest that fits"
+says '^zb-v .*needs'
+
 # ---- memory ----
 run 0 plan deck.yml --json -D 'memory.device_limit=64 MiB'
 says '"device_bytes": 67108864'

@@ -207,6 +207,36 @@ for planner in zb-h2 interleaved zb-v; do
   run 3 0 verify deck.yml --json -D pipeline.planner=$planner -D pipeline.recompute=cmb
   says '"passed": true'
 done
+# Memory is told stage by stage: each rank of an uneven cut needs what it was said to, not the mean; the largest decides.
+uneven=(-D data.batching=fixed -D data.micro_batch=4 -D data.global_batch=24 -D model.n_layer=8 -D pipeline.recompute=none)
+cut=('-D' 'pipeline.partition=[1, 2, 2, 3]')
+get_peaks() { sed -nE '/"peaks"/,/\]/s/.*"device_bytes": ([0-9]*).*/\1/p' out; }
+run 1 0 plan deck.yml --json "${uneven[@]}" "${cut[@]}" -D pipeline.planner=1f1b -D pipeline.stages=4
+said=$(get_peaks)
+most=$(sort -n <<< "$said" | tail -n 1)
+run 4 0 train deck.yml "${uneven[@]}" "${cut[@]}" -D pipeline.planner=1f1b -D run.steps=2 -D run.folder=UNEVEN \
+  -D "memory.device_limit=$most B"
+run 1 0 report UNEVEN --json
+check [ "$(sed -nE 's/^ *"peak_bytes": ([0-9]*),*$/\1/p' out)" = "$said" ] || fail "$last: not the peaks that were said: $said"
+check [ "$(sort -nu <<< "$said" | wc -l)" = 4 ] || fail "ranks need the same: $said"
+run 4 2 train deck.yml "${uneven[@]}" "${cut[@]}" -D pipeline.planner=1f1b -D run.folder=UNEVEN2 \
+  -D "memory.device_limit=$((most - 1)) B"
+says "rank $(awk -v m="$most" '$1 == m { print NR - 1 }' <<< "$said") needs $most bytes"
+# One rank of four with three fifths of what it would need: it alone recomputes, within its limit.
+poor=("${uneven[@]}" -D data.micro_batch=8 -D data.global_batch=48 -D pipeline.partition=even)
+run 1 0 plan deck.yml --json "${poor[@]}" -D pipeline.planner=1f1b -D pipeline.stages=4
+read -ra need <<< "$(get_peaks | tr '\n' ' ')"
+fifths=$((need[1] * 6 / 10))
+all_limits="memory.rank_limits={0: ${need[0]} B, 1: $fifths B, 2: ${need[2]} B, 3: ${need[3]} B}"
+run 4 0 verify deck.yml "${poor[@]}" -D pipeline.planner=1f1b -D pipeline.recompute=auto -D 'pipeline.recompute_stages=[1]' \
+  -D "$all_limits"
+run 4 0 train deck.yml "${poor[@]}" -D pipeline.planner=adapipe -D pipeline.recompute=auto \
+  -D "memory.rank_limits={1: $fifths B}" -D run.steps=2 -D run.folder=POOR
+check [ "$(grep -c ', recomputes ' out)" = 1 ] || fail "$last: not one stage recomputes"
+says '^ +stage 1 on rank 1: .*, recomputes '
+run 1 0 report POOR --json
+check awk -v most="$fifths" '/"peak_bytes"/ { n++; if (n == 2) exit !($2 + 0 > 0 && $2 + 0 <= most) }' out ||
+  fail "$last: rank 1 needs more than $fifths"
 # One byte less than the first rank needs without: refused where nothing may be recomputed, else its stage recomputes.
 fixed=(-D data.batching=fixed -D data.micro_batch=2 -D pipeline.planner=1f1b -D pipeline.partition=even)
 run 1 0 plan deck.yml --json "${fixed[@]}" -D pipeline.stages=3

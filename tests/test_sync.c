@@ -1,5 +1,5 @@
 /* device.sync_messages: every planner trains the bits of one rank when no message is buffered, shorter and longer than what
- * MPI sends eagerly, with fewer micro-batches than ranks, as many, and more. A send ends only when its receive has begun, so
+ * MPI sends eagerly, with one micro-batch, fewer than ranks, as many, and more. A send ends only when its receive has begun, so
  * that an order which relied on buffers would not end: the watchdog would end the job.
  */
 #include "planner_cases.h"
@@ -45,10 +45,10 @@ static void check_sends(const char *name, const struct train_job *job, const str
   struct trace_span *spans = gather_spans(job, t);
   for (int32_t v = 0; v < dag->n_nodes; v++) {
     const struct dag_node *n = &dag->nodes[v];
-    if (n->kind != NODE_SF && n->kind != NODE_SB && n->kind != NODE_ST) continue;
+    if (!dag_is_send(n)) continue;
     T_CHECK(spans[v].end >= spans[dag->match[v]].start, "%s: node %d was sent %.6f s before it was asked for", name, v,
             spans[dag->match[v]].start - spans[v].end);
-    if (n->kind != NODE_ST)
+    if (n->kind == NODE_SF || n->kind == NODE_SB)
       T_CHECK(n->bytes >= c->least && n->bytes <= c->most, "%s: a message of %lld bytes", name, (long long)n->bytes);
   }
   mem_free(spans);

@@ -34,6 +34,27 @@ check [ ! -e plain/checkpoints ] || fail "there are checkpoints"
 check [ -s plain/report.txt ] || fail "no report.txt"
 check [ -z "$(get_columns plain 2 | tr -d '\n')" ] || fail "there are losses"
 
+# Where the time of each rank goes, and where the bubble: users of pipelines ask for little more.
+name="parts of a step"
+"$penstock" report plain --json > parts.json || fail "no report"
+number() { sed -nE "s/^ *\"$1\": ([-0-9.e+]*),?$/\1/p" parts.json; }
+check [ "$(number wait_ms | wc -l)" = 4 ] || fail "not 4 ranks"
+check awk -v step="$(number step_ms)" '{ sum = $1 + $2 + $3 + $4; if (sum < 0.99 * step || sum > 1.01 * step) bad = 1
+  if ($2 < (3 / 11 - 0.05) * step || $2 > (3 / 11 + 0.05) * step) bad = 1 } END { exit bad || NR != 4 }' \
+  <(paste <(number busy_ms) <(number bubble_ms) <(number wait_ms) <(number other_ms)) ||
+  fail "parts of $(number step_ms) ms: $(number bubble_ms | tr '\n' ' ')of bubble"
+"$penstock" report plain > parts.txt
+check grep -q '(p-1)/(m+p-1) = 27.3 %' parts.txt || fail "what the bubble should be is not said"
+
+# Ranks of any number write their trace together, far more of them than cores.
+for ranks in 1 3 7 31; do
+  name="trace of $ranks ranks"
+  rm -rf traced
+  train traced $ranks "${timed[@]}" -D model.num_hidden_layers=31 -D data.global_batch=4 -D run.steps=2
+  ends 0
+  has_steps traced 2
+done
+
 name="twice as fast"
 train fast 4 "${timed[@]}" -D device.time_scale=2
 ends 0

@@ -50,7 +50,7 @@ static int make_tag(const struct dag_node *node, bool posts) {
   int32_t boundary = node->micro < 0 ? 0 : node->stage, micro = node->micro < 0 ? 0 : node->micro;
   if (node->kind == NODE_RF || node->kind == NODE_SB) boundary--; /* the lower stage */
   int kind = kinds[node->kind] + (posts ? TAG_KINDS : 0);
-  return kind << 24 | (boundary & 0x7ff) << 13 | (micro & 0x1fff);
+  return kind << 23 | (boundary & 0x3ff) << 13 | (micro & 0x1fff);
 }
 
 int exec_make_tag(const struct dag_node *node) { return make_tag(node, false); }

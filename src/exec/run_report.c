@@ -90,9 +90,10 @@ static void log_plan(const struct run *run) {
     char peak[32], limit[32];
     fit_format_bytes(dag_get_peak(dag, r, NULL), peak, sizeof peak);
     fit_format_bytes(plan->device_limit[r], limit, sizeof limit);
+    bool limited = plan->device_limit[r] < INT64_MAX;
     for (int32_t s = 0; s < plan->n_stages; s++)
       if (plan_get_rank(plan, s) == r) log_stage(run, s);
-    log_line("  rank %d needs at most %s of %s", r, peak, limit);
+    log_line("  rank %d needs at most %s%s%s", r, peak, limited ? " of " : "", limited ? limit : "");
   }
   dag_destroy(&dag);
 }
