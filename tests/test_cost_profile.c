@@ -57,8 +57,9 @@ static struct profile *make_profile(const struct model *model, time_function *ge
   const struct profile_sweep sweeps[] = {{PROFILE_UPDATE, 4000, 5e-6},
                                          {PROFILE_UPDATE, 1000, 2e-6},
                                          {PROFILE_NORM, 1000, 1e-6},
-                                         {PROFILE_NORM, 4000, 4e-6}};
-  profile_set_sweeps(profile, sweeps, 4);
+                                         {PROFILE_NORM, 4000, 4e-6},
+                                         {PROFILE_TIE, 848, 3e-6}};
+  profile_set_sweeps(profile, sweeps, 5);
   mem_free(name);
   return profile;
 }

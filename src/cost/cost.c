@@ -164,12 +164,21 @@ double cost_get_update(const struct cost *cost, int32_t rank, int64_t n_floats) 
   return cost->source->get_update ? cost->source->get_update(cost, n_floats) / cost->speeds[rank] : 0;
 }
 
+double cost_get_sum(const struct cost *cost, int32_t rank, int64_t n_floats) {
+  return cost->source->get_norm ? cost->source->get_norm(cost, n_floats) / cost->speeds[rank] : 0;
+}
+
+double cost_get_tied_sum(const struct cost *cost, int32_t rank, int64_t n_floats) {
+  if (n_floats == 0 || !cost->source->get_tied_sum) return 0;
+  return cost->source->get_tied_sum(cost, n_floats) / cost->speeds[rank];
+}
+
 /* Ranks meet over a tree: each of its levels is a message. */
 double cost_get_norm(const struct cost *cost, int32_t rank, int64_t n_floats) {
   if (!cost->source->get_norm) return 0;
   const struct cost_link *farthest = cost->n_ranks > cost->node_size ? &cost->across : &cost->inside;
   double levels = cost->n_ranks > 1 ? ceil(log2((double)cost->n_ranks)) : 0;
-  return cost->source->get_norm(cost, n_floats) / cost->speeds[rank] + 2 * levels * farthest->latency_s;
+  return cost_get_sum(cost, rank, n_floats) + 2 * levels * farthest->latency_s;
 }
 
 /* ---- messages ---- */

@@ -75,6 +75,9 @@ double cost_get_recompute_share_factor(const struct cost *cost, int64_t n_body);
 /* Seconds to update n parameters, and to bring n gradients into the global norm, on a rank. */
 double cost_get_update(const struct cost *cost, int32_t rank, int64_t n_floats);
 double cost_get_norm(const struct cost *cost, int32_t rank, int64_t n_floats);
+/* Of the latter the rank's own part, without the meeting of ranks; and to add n gradients of a tied table's two uses. */
+double cost_get_sum(const struct cost *cost, int32_t rank, int64_t n_floats);
+double cost_get_tied_sum(const struct cost *cost, int32_t rank, int64_t n_floats);
 
 /* Seconds of an activation or gradient from a rank to another, from the start of its send to its arrival. */
 double cost_get_message(const struct cost *cost, int32_t from, int32_t to, int64_t bytes);

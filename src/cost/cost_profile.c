@@ -21,7 +21,7 @@ struct op_points {
   int64_t n;
 };
 
-enum { N_SWEEPS = PROFILE_NORM + 1 };
+enum { N_SWEEPS = PROFILE_TIE + 1 };
 
 struct measured {
   struct cost preset; /* what is lacking */
@@ -165,8 +165,9 @@ static char *list_lacking(const struct measured *m, const struct model *model) {
       }
   }
   for (int k = 0; k < N_SWEEPS; k++) {
-    if (m->n_sweeps[k] || n++ >= MOST_NAMES) continue;
-    char *longer = mem_format("%s%s%s", text ? text : "", text ? ", " : "", k == PROFILE_UPDATE ? "updates" : "norm");
+    static const char *const names[] = {"updates", "norm", "sums of the tied table"};
+    if (m->n_sweeps[k] || (k == PROFILE_TIE && !model->config.tied) || n++ >= MOST_NAMES) continue;
+    char *longer = mem_format("%s%s%s", text ? text : "", text ? ", " : "", names[k]);
     mem_free(text);
     text = longer;
   }
@@ -363,10 +364,16 @@ static double get_norm(const struct cost *cost, int64_t n_floats) {
   return get_sweep(m, PROFILE_NORM, n_floats, cost_preset.get_norm(&m->preset, n_floats));
 }
 
+static double get_tied_sum(const struct cost *cost, int64_t n_floats) {
+  const struct measured *m = cost->data;
+  return get_sweep(m, PROFILE_TIE, n_floats, cost_preset.get_tied_sum(&m->preset, n_floats));
+}
+
 const struct cost_source cost_profile = {.create = create,
                                          .destroy = destroy,
                                          .get_op = get_op,
                                          .get_recompute = get_recompute,
                                          .get_update = get_update,
                                          .get_norm = get_norm,
+                                         .get_tied_sum = get_tied_sum,
                                          .knows_ops = true};

@@ -19,6 +19,7 @@ struct cost_source {
   /* At speed 1, of n parameters. NULL: no time. */
   double (*get_update)(const struct cost *cost, int64_t n_floats);
   double (*get_norm)(const struct cost *cost, int64_t n_floats);
+  double (*get_tied_sum)(const struct cost *cost, int64_t n_floats);
   /* NULL: 1, the given bytes. */
   double (*get_share_factor)(const struct cost *cost, enum params_time time, int64_t n_body);
   int64_t (*get_output_bytes)(const struct cost *cost, int32_t layer);

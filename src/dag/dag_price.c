@@ -16,7 +16,7 @@ struct pricer {
   const struct model *model;
   const struct cost *cost;
   int64_t *n_body;            /* [n_ranks] layers of blocks that the rank holds */
-  int64_t *n_floats;          /* [n_ranks] parameters */
+  int64_t *n_floats;          /* [n_ranks] gradients that the norm goes over */
   int32_t *discards;          /* [n_micro] number of the run of micro-batches between which what is discarded changes */
   struct stage_times *stages; /* [n_stages] those last asked for */
 };
@@ -37,13 +37,20 @@ static int64_t count_floats(const struct pricer *p, int32_t layer) {
   return p->model->layers[layer].n_floats + (copy ? footprint_tied_floats(p->model) : 0);
 }
 
+/* Gradients of the tied table's other use that come to a layer's own: all of them on each rank that has a copy. */
+static int64_t count_tied(const struct pricer *p, int32_t layer) {
+  int32_t last = p->model->n_layers - 1;
+  bool copy = layer == last && plan_get_rank(p->plan, 0) != plan_get_rank(p->plan, p->plan->n_stages - 1);
+  return layer == 0 || copy ? footprint_tied_floats(p->model) : 0;
+}
+
 static void count_ranks(struct pricer *p) {
   for (int32_t s = 0; s < p->plan->n_stages; s++) {
     const struct plan_stage *stage = &p->plan->stages[s];
     int32_t rank = plan_get_rank(p->plan, s);
     for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
       p->n_body[rank] += p->model->layers[l].block >= 0;
-      p->n_floats[rank] += count_floats(p, l);
+      p->n_floats[rank] += p->model->layers[l].n_floats;
     }
   }
 }
@@ -101,6 +108,25 @@ static double price_block(const struct pricer *p, const struct dag_node *n) {
   return cost_get_block(p->cost, own, peer, n->bytes, whole ? (double)n->bytes / (double)whole : 0);
 }
 
+/* An update: without clip the sums of its gradient, which need no norm, come with it. */
+static double price_update(const struct pricer *p, const struct dag_node *n) {
+  double update = cost_get_update(p->cost, n->rank, count_floats(p, n->layer));
+  if (p->plan->clip) return update;
+  return update + cost_get_sum(p->cost, n->rank, p->model->layers[n->layer].n_floats) +
+         cost_get_tied_sum(p->cost, n->rank, count_tied(p, n->layer));
+}
+
+/* The norm: with clip it sums all gradients of the rank first. */
+static double price_norm(const struct pricer *p, const struct dag_node *n) {
+  int32_t last = p->model->n_layers - 1;
+  if (!p->plan->clip) return cost_get_norm(p->cost, n->rank, 0);
+  double seconds = cost_get_norm(p->cost, n->rank, p->n_floats[n->rank]);
+  if (plan_get_rank(p->plan, 0) == n->rank) seconds += cost_get_tied_sum(p->cost, n->rank, count_tied(p, 0));
+  if (plan_get_rank(p->plan, p->plan->n_stages - 1) == n->rank)
+    seconds += cost_get_tied_sum(p->cost, n->rank, count_tied(p, last));
+  return seconds;
+}
+
 static double price_node(struct pricer *p, const struct dag_node *n) {
   switch ((enum node_kind)n->kind) {
   case NODE_F: return get_stage(p, n->stage, n->micro)->forward;
@@ -111,7 +137,7 @@ static double price_node(struct pricer *p, const struct dag_node *n) {
     const struct stage_times *t = get_stage(p, n->stage, n->micro);
     return t->input + t->weight;
   }
-  case NODE_U: return cost_get_update(p->cost, n->rank, count_floats(p, n->layer));
+  case NODE_U: return price_update(p, n);
   case NODE_SF: return price_message(p, n, n->stage);
   case NODE_SB: return price_message(p, n, n->stage - 1);
   case NODE_ST: return cost_get_tie(p->cost, n->rank, n->peer, n->bytes);
@@ -121,7 +147,7 @@ static double price_node(struct pricer *p, const struct dag_node *n) {
   case NODE_LD: return price_block(p, n);
   case NODE_SW: return cost_get_disk(p->cost, n->rank, true, n->bytes);
   case NODE_SR: return cost_get_disk(p->cost, n->rank, false, n->bytes);
-  case NODE_N: return cost_get_norm(p->cost, n->rank, p->n_floats[n->rank]);
+  case NODE_N: return price_norm(p, n);
   case NODE_RF:
   case NODE_RB:
   case NODE_RT:

@@ -8,7 +8,8 @@ struct cost;
 struct model;
 
 /* Fills in seconds[n_nodes] (the caller's). Compute nodes and updates take the sums over the stage's layers, a full backward
- * its input and its weight pass; a send takes the whole message, its receive 0; N what each rank does for the global norm.
+ * its input and its weight pass; a send takes the whole message, its receive 0; N what each rank does for the global norm:
+ * the sums of its gradients, which without clip are in its updates, and the meeting.
  * `plan` and `model` are those that the graph was built from, and `cost` is for as many ranks. */
 void dag_price(const struct dag *dag, const struct plan *plan, const struct model *model, const struct cost *cost,
                double *seconds);
