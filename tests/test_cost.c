@@ -476,7 +476,8 @@ static void test_graphs(void) {
     cost_destroy(&cost);
     model_destroy(&model);
   }
-  for (int k = 0; k < NODE_KIND_COUNT; k++)
+  /* Blocks of activations move in plans of their own. */
+  for (int k = 0; k <= NODE_N; k++)
     T_CHECK(found[k] > 0, "no %s was priced", node_kind_get_name((enum node_kind)k));
 }
 

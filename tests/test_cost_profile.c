@@ -59,7 +59,14 @@ static struct profile *make_profile(const struct model *model, time_function *ge
                                          {PROFILE_NORM, 1000, 1e-6},
                                          {PROFILE_NORM, 4000, 4e-6},
                                          {PROFILE_TIE, 848, 3e-6}};
+  const struct profile_copy copies[] = {{PROFILE_COPY_OUT, 1000, 1},
+                                        {PROFILE_COPY_BOTH, 1000, 3e-6},
+                                        {PROFILE_COPY_BOTH, 1000000, 1002e-6},
+                                        {PROFILE_DISK_WRITE, 1000000, 1e-2 + 1e-4},
+                                        {PROFILE_DISK_WRITE, 2000000, 2e-2 + 1e-4},
+                                        {PROFILE_DISK_READ, 1000000, 1e-3}};
   profile_set_sweeps(profile, sweeps, 5);
+  profile_set_copies(profile, copies, 6);
   mem_free(name);
   return profile;
 }
@@ -116,6 +123,12 @@ static void test_exact(void) {
   T_CHECK(is_close(cost_get_update(cost, 0, 7000), 8e-6, 1e-12), "%g", cost_get_update(cost, 0, 7000));
   T_CHECK(cost_get_update(cost, 0, 0) == 0 && cost_get_norm(cost, 0, 4000) == 4e-6, "norm %g",
           cost_get_norm(cost, 0, 4000));
+  T_CHECK(is_close(cost_get_copy(cost, 0, 500000, 1), 502e-6, 1e-9), "a copy takes %g",
+          cost_get_copy(cost, 0, 500000, 1));
+  T_CHECK(is_close(cost_get_disk(cost, 0, true, 3000000), 3e-2 + 1e-4, 1e-9), "a write takes %g",
+          cost_get_disk(cost, 0, true, 3000000));
+  T_CHECK(is_close(cost_get_disk(cost, 0, false, 1000000), 1e-3, 1e-9), "a read takes %g",
+          cost_get_disk(cost, 0, false, 1000000));
   cost_destroy(&cost);
   mem_free(notes);
   profile_destroy(&profile);
@@ -301,11 +314,12 @@ static void test_lacks_one(void) {
   mem_free(notes);
   int32_t l = find_kind(model, LAYER_ATTENTION);
   drop_op(profile, LAYER_ATTENTION, 1, COST_FORWARD);
-  profile->n_sweeps = 0;
+  profile->n_sweeps = profile->n_copies = 0;
   struct cost_measured measured = make_measured(profile);
   struct cost *cost = open_cost(yaml, model, 1, &measured, &notes);
   char *lacks = mem_format("lacks attention.%s forward, updates, norm", model->layers[l].ops[1].name);
   T_CHECK(strstr(notes, lacks) && strstr(notes, "not measured"), "'%s' is not in '%s'", lacks, notes);
+  T_CHECK(strstr(notes, "has no copies to the host, no disk:"), "notes '%s'", notes);
   T_CHECK(!strcmp(cost_get_source(cost), "profile p.h5, not measured in part") && !cost_is_measured(cost),
           "source '%s'", cost_get_source(cost));
   T_CHECK(is_close(cost_get_op(cost, 0, l, 1, COST_FORWARD, 3, 40),

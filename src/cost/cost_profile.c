@@ -241,6 +241,37 @@ static bool take_links(struct cost *cost, const struct params *params, const str
   return all;
 }
 
+/* ---- copies and disk ---- */
+
+/* True when there were some. */
+static bool take_way(const struct profile *profile, enum profile_copy_kind kind, struct cost_link *way) {
+  struct cost_point *points = MEM_NEW(struct cost_point, profile->n_copies);
+  int64_t n = 0;
+  for (int64_t i = 0; i < profile->n_copies; i++) {
+    const struct profile_copy *row = &profile->copies[i];
+    if (row->kind == kind && row->bytes > 0 && isfinite(row->seconds) && row->seconds > 0)
+      points[n++] = (struct cost_point){(double)row->bytes, row->seconds};
+  }
+  cost_fit_link(points, n, way);
+  mem_free(points);
+  return n > 0;
+}
+
+/* A step that moves blocks moves them both ways at once: that is the rate of the host's link where it was measured. They
+ * matter to plans that move blocks alone, so that what they lack is noted, but no reason to call all times guessed. */
+static void take_copies(struct cost *cost, const struct params *params, const struct profile *profile, const char *path,
+                        char **notes) {
+  bool host = take_way(profile, PROFILE_COPY_BOTH, &cost->host) || take_way(profile, PROFILE_COPY_OUT, &cost->host) ||
+              take_way(profile, PROFILE_COPY_IN, &cost->host);
+  bool write = take_way(profile, PROFILE_DISK_WRITE, &cost->disk_write);
+  bool read = take_way(profile, PROFILE_DISK_READ, &cost->disk_read);
+  if (!host || !write || !read)
+    cost_add_note(notes,
+                  "profile %s has no %s%s%s: where a plan needs them they take what preset %s says, not measured", path,
+                  host ? "" : "copies to the host", !host && !(write && read) ? ", no " : "",
+                  write && read ? "" : "disk", params_get_choice(params, PARAM_device_preset));
+}
+
 /* ---- the source ---- */
 
 /* Why there is nothing to go by at all; NULL: there is something. */
@@ -271,6 +302,7 @@ static void put_profile(struct cost *cost, const struct params *params, const st
   take_scales(m, cost->model);
   char *lacking = list_lacking(m, cost->model);
   bool linked = take_links(cost, params, profile, path, notes);
+  take_copies(cost, params, profile, path, notes);
   bool elsewhere = measured->device && strcmp(measured->device, profile->device);
   if (lacking)
     cost_add_note(notes,
@@ -303,6 +335,9 @@ static int create(struct cost *cost, const struct params *params, const struct c
   cost->inside = m->preset.inside;
   cost->across = m->preset.across;
   cost->node_size = m->preset.node_size;
+  cost->host = m->preset.host;
+  cost->disk_write = m->preset.disk_write;
+  cost->disk_read = m->preset.disk_read;
   cost->eager_bytes = m->preset.eager_bytes;
   cost->ties = true;
   const char *reason = find_reason(measured, model);

@@ -7,7 +7,7 @@
 #include "model/footprint.h"
 #include "sim/sim.h"
 
-static bool is_receive(int kind) { return node_kind_get_stream((enum node_kind)kind) == STREAM_RECEIVE; }
+static bool is_receive(int kind) { return node_kind_get_end((enum node_kind)kind) == NODE_IS_RECEIVE; }
 
 /* ---- ops ---- */
 
