@@ -12,6 +12,7 @@ enum { N_SIZES = sizeof sizes / sizeof *sizes, N_KINDS = PROFILE_COPY_BOTH + 1 }
 
 struct copies {
   struct profile_work *work;
+  int n;                     /* sizes that the device has room for twice */
   char *device[2], *host[2]; /* for out, for in */
   int64_t bytes;
 };
@@ -57,7 +58,7 @@ static struct profile_copy measure_kind_all(struct copies *c, enum profile_copy_
 /* Host memory is written first: pages that nobody has touched are no memory yet. */
 static int open_copies(struct copies *c) {
   const struct device_ops *ops = c->work->device->ops;
-  int64_t most = sizes[N_SIZES - 1];
+  int64_t most = sizes[c->n - 1];
   for (int i = 0; i < 2; i++) {
     c->device[i] = ops->alloc(c->work->device, most, "copies");
     if (!c->device[i]) return error_status();
@@ -80,11 +81,17 @@ int profile_copies_all(struct profile_work *w, double budget) {
   struct profile_copy rows[N_SIZES * N_KINDS];
   int n = 0;
   int status = profile_begin_all(w, STATUS_OK, "copies between device and host");
+  while (c.n < N_SIZES && 2 * sizes[c.n] <= w->limit) c.n++;
+  if (!status && c.n == 0) {
+    profile_note(w,
+                 "not measured: copies between device and host, as there is no memory for them (memory.device_limit)");
+    return STATUS_OK;
+  }
   if (!status) status = comm_agree_all(w->comm, open_copies(&c));
-  for (int s = 0; s < N_SIZES && !status; s++)
+  for (int s = 0; s < c.n && !status; s++)
     for (int kind = 0; kind < N_KINDS; kind++) {
       c.bytes = sizes[s];
-      rows[n++] = measure_kind_all(&c, (enum profile_copy_kind)kind, budget / (N_SIZES * N_KINDS));
+      rows[n++] = measure_kind_all(&c, (enum profile_copy_kind)kind, budget / (c.n * N_KINDS));
     }
   if (!status && w->profile) profile_set_copies(w->profile, rows, n);
   close_copies(&c);

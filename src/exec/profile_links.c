@@ -15,6 +15,8 @@ enum { WORD = 8 /* bytes */, TAG_MESSAGE = 1, TAG_WORD = 2, MOST_SIZES = 16 };
 
 struct line {
   struct profile_work *work;
+  int64_t sizes[MOST_SIZES];
+  int n;        /* sizes */
   int to, from; /* this rank's neighbours in the direction; -1: none */
   char *out, *in, word[2][WORD];
 };
@@ -24,7 +26,8 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Sizes of messages: a word, from 1 KiB to 4 MiB, and what a stage of the deck sends. */
+/* Sizes of messages: a word, from 1 KiB to 4 MiB, and what a stage of the deck sends; those that the device has room for
+ * twice. Ascending. */
 static int list_sizes(const struct profile_work *w, int64_t sizes[MOST_SIZES]) {
   const struct profile_point *point = &w->config->points[0];
   int64_t hidden = footprint_boundary(w->config->model, point->rows, point->length);
@@ -32,10 +35,11 @@ static int list_sizes(const struct profile_work *w, int64_t sizes[MOST_SIZES]) {
   sizes[n++] = WORD;
   for (int64_t bytes = 1 << 10; bytes <= 4 << 20; bytes *= 8) sizes[n++] = bytes;
   if (hidden > MOST_BYTES) hidden = MOST_BYTES;
-  for (int i = 0; i < n; i++)
-    if (sizes[i] == hidden) return n;
-  sizes[n++] = hidden;
+  bool has_hidden = false;
+  for (int i = 0; i < n; i++) has_hidden = has_hidden || sizes[i] == hidden;
+  if (!has_hidden) sizes[n++] = hidden;
   qsort(sizes, (size_t)n, sizeof *sizes, compare);
+  while (n > 0 && 2 * footprint_round(sizes[n - 1]) > w->limit) n--;
   return n;
 }
 
@@ -85,31 +89,28 @@ static double measure_size_all(struct line *line, int64_t bytes, double budget) 
 }
 
 /* The first size is a word: there and back it takes two ways. */
-static void fill_rows(const struct line *line, const int64_t *sizes, const double *seconds, int n,
-                      struct profile_link *rows) {
+static void fill_rows(const struct line *line, const double *seconds, struct profile_link *rows) {
   struct comm *comm = line->work->comm;
   int rank = line->work->rank;
   bool across = comm_get_node(comm, rank) != comm_get_node(comm, line->to);
   double word = 0.5 * seconds[0];
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < line->n; i++) {
     double way = seconds[i] - word;
-    rows[i] = (struct profile_link){rank, line->to, across, sizes[i], way > word ? way : word};
+    rows[i] = (struct profile_link){rank, line->to, across, line->sizes[i], way > word ? way : word};
   }
 }
 
 /* A direction: +1 up the ranks, -1 down. Appends this rank's rows. */
 static int measure_direction_all(struct line *line, int direction, double budget, struct profile_link *rows) {
   struct profile_work *w = line->work;
-  int64_t sizes[MOST_SIZES];
   double seconds[MOST_SIZES];
-  int n = list_sizes(w, sizes);
   int to = w->rank + direction, from = w->rank - direction;
   line->to = to >= 0 && to < w->size ? to : -1;
   line->from = from >= 0 && from < w->size ? from : -1;
-  for (int i = 0; i < n; i++) seconds[i] = measure_size_all(line, sizes[i], budget / n);
+  for (int i = 0; i < line->n; i++) seconds[i] = measure_size_all(line, line->sizes[i], budget / line->n);
   if (line->to < 0) return 0;
-  fill_rows(line, sizes, seconds, n, rows);
-  return n;
+  fill_rows(line, seconds, rows);
+  return line->n;
 }
 
 static void gather_rows_all(struct profile_work *w, const struct profile_link *rows, int n) {
@@ -131,12 +132,18 @@ int profile_links_all(struct profile_work *w, double budget) {
   if (status) return status;
   const struct device_ops *ops = w->device->ops;
   struct line line = {.work = w, .word = {"word", "word"}};
-  line.out = ops->alloc(w->device, MOST_BYTES, "messages");
-  line.in = line.out ? ops->alloc(w->device, MOST_BYTES, "messages") : NULL;
+  line.n = list_sizes(w, line.sizes);
+  if (line.n == 0) {
+    profile_note(w, "not measured: messages, as there is no memory for them (memory.device_limit)");
+    return STATUS_OK;
+  }
+  int64_t most = footprint_round(line.sizes[line.n - 1]);
+  line.out = ops->alloc(w->device, most, "messages");
+  line.in = line.out ? ops->alloc(w->device, most, "messages") : NULL;
   status = comm_agree_all(w->comm, line.in ? STATUS_OK : error_status());
   if (!status) {
     struct profile_link *rows = MEM_NEW(struct profile_link, 2 * MOST_SIZES);
-    ops->fill(w->device, MOST_BYTES / (int64_t)sizeof(float), 0.0f, (float *)(void *)line.out);
+    ops->fill(w->device, most / (int64_t)sizeof(float), 0.0f, (float *)(void *)line.out);
     int n = measure_direction_all(&line, 1, budget / 2, rows);
     n += measure_direction_all(&line, -1, budget / 2, rows + n);
     gather_rows_all(w, rows, n);
