@@ -1,9 +1,9 @@
-/* plan.h5 there and back: random plans with split backwards, chunks and recomputation, predicted times and costs, and files
+/* plan.h5 there and back: random plans with split backwards, chunks, recomputation and moves, predicted times and costs, and files
  * whose tables were changed. */
 #include <unistd.h>
 
-#include "make_plan.h"
 #include "plan/recompute.h"
+#include "random_moves.h"
 #include "store/h5.h"
 #include "store/plan_file.h"
 #include "store/trace_read.h"
@@ -49,12 +49,14 @@ static void check_same(const struct plan *a, const struct plan *b) {
 }
 
 static void test_random_plans(const struct model *model) {
-  int n_recompute = 0;
+  int n_recompute = 0, n_moving = 0;
   for (int trial = 0; trial < 40; trial++) {
     struct plan *plan = make_random_plan(model), *back;
     if (!plan->forward_only) put_recompute(plan, model);
     if (draw(2)) plan->device_limit[0] = 1 + draw(1000000);
+    if (draw(2)) put_possible_moves(plan, model, 2);
     n_recompute += plan->n_recompute > 0;
+    n_moving += plan->n_moves > 0;
     plan_freeze(plan);
     write_plan(plan, model, NULL);
     T_CHECK(load_plan(&back) == STATUS_OK, "trial %d: %s", trial, error_text());
@@ -63,6 +65,61 @@ static void test_random_plans(const struct model *model) {
     plan_destroy(&plan);
   }
   T_CHECK(n_recompute > 5, "%d plans recomputed", n_recompute);
+  T_CHECK(n_moving > 5, "blocks moved in %d plans", n_moving);
+}
+
+/* Stage 0 of four keeps at most three of its blocks of 1F1B: one is away at a time, as a whole. */
+static void test_swap(void) {
+  struct model *model = make_tiny_model(6, true);
+  struct plan *plan = make_plan(model, "bpipe", 4, 8, true), *back;
+  struct h5_file *h5;
+  int32_t stage, blocks, peer;
+  double fraction;
+  int64_t n;
+  write_plan(plan, model, NULL);
+  T_CHECK(!load_plan(&back) && back && back->hash == plan->hash && back->n_moves == plan->n_moves, "%s", error_text());
+  plan_destroy(&back);
+  T_CHECK(!h5_open(path, false, &h5), "%s", error_text());
+  T_CHECK(!h5_table_get_rows(h5, "/swap", "stage", &n) && n == 1, "%lld rows of /swap", (long long)n);
+  T_CHECK(!h5_table_read(h5, "/swap", "stage", H5_INT32, 0, 1, &stage) && stage == 0, "stage %d", stage);
+  T_CHECK(!h5_table_read(h5, "/swap", "blocks", H5_INT32, 0, 1, &blocks) && blocks == 1, "blocks %d", blocks);
+  T_CHECK(!h5_table_read(h5, "/swap", "peer", H5_INT32, 0, 1, &peer) && peer == 3, "peer %d", peer);
+  int status = h5_table_read(h5, "/swap", "fraction", H5_FLOAT64, 0, 1, &fraction);
+  T_CHECK(!status && fraction == 1, "fraction %g", fraction);
+  T_CHECK(!h5_table_get_rows(h5, "/moves", "stage", &n) && n == plan->n_moves, "%lld rows of /moves", (long long)n);
+  h5_discard(&h5);
+  plan_destroy(&plan);
+  model_destroy(&model);
+}
+
+/* Rows of /moves and /moved that are no longer those of the plan. */
+static void test_changed_moves(void) {
+  struct model *model = make_tiny_model(6, true);
+  static const char *const wanted[] = {"/moved names no activation",
+                                       "/moved names no activation",
+                                       "/moved has rows",
+                                       "no such tier",
+                                       "there is no such rank",
+                                       "different plans"};
+  struct plan *plan = make_plan(model, "bpipe", 4, 8, true), *back;
+  write_plan(plan, model, NULL);
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    struct plan_file file;
+    T_CHECK(!plan_file_read(path, &file) && file.n_moves > 1 && file.n_moved > 1, "%s", error_text());
+    switch (i) {
+    case 0: file.moved[1].act = LAYER_MAX_ACTS; break;
+    case 1: file.moved[1].layer = model->n_layers; break;
+    case 2: file.n_moves = 0; break;
+    case 3: file.moves[1].tier = 100; break;
+    case 4: file.moves[1].peer = -2; break;
+    default: file.n_moved--; break;
+    }
+    T_CHECK(plan_file_load(path, &file, &back) == STATUS_MISTAKE && !back, "case %zu is loaded", i);
+    T_CHECK(strstr(error_text(), wanted[i]) && strstr(error_text(), path), "case %zu: %s", i, error_text());
+    plan_file_fini(&file);
+  }
+  plan_destroy(&plan);
+  model_destroy(&model);
 }
 
 static void test_prediction(const struct model *model) {
@@ -129,6 +186,8 @@ int main(void) {
   test_random_plans(model);
   test_prediction(model);
   test_changed(model);
+  test_swap();
+  test_changed_moves();
   model_destroy(&model);
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());
   T_CHECK(h5_balance() == 0, "%lld objects open", (long long)h5_balance());

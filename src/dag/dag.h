@@ -142,7 +142,7 @@ struct dag_swap {
   int32_t stage, peer; /* peer -1: the tier is no rank */
   uint8_t tier;        /* enum plan_tier */
   int32_t n_moves;
-  int32_t blocks;  /* most that are away at a time */
+  int32_t blocks;  /* most that are away during one action */
   int64_t bytes;   /* of all its moves, one way */
   double fraction; /* of what the stage keeps of these micro-batches: what leaves */
 };

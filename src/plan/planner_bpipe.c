@@ -45,6 +45,7 @@ static int add_moves(const struct plan_request *request, const struct plan *plan
                      struct plan_move *moves, int32_t *n) {
   int32_t p = plan->n_stages, capacity = (p + 3) / 2;
   for (int32_t x = 0; x < p / 2; x++) {
+    if (!plan_measure_kept(plan, request->model, x, 0)) continue; /* an embedding alone keeps nothing */
     struct residency rule = {.stage = x, .capacity = capacity, .span = 2};
     int32_t more = residency_make(plan, &rule, moves + *n);
     if (more < 0) return refuse_capacity(plan, x, capacity);

@@ -11,11 +11,12 @@
 #include "model/model.h"
 #include "plan/plan.h"
 #include "store/h5.h"
+#include "store/plan_file_moves.h"
 #include "store/rows.h"
 #include "store/trace_rows.h"
 
 #define PLAN_FORMAT "penstock-plan"
-enum { PLAN_VERSION = 2 };
+enum { PLAN_VERSION = 3 };
 
 /* ---- tables that are this file's own ---- */
 
@@ -218,6 +219,7 @@ static int write_tables(struct h5_file *file, const struct plan_file_content *co
   if (!status) status = write_stages(file, content->plan);
   if (!status) status = write_micros(file, content->plan);
   if (!status) status = write_recompute(file, content->plan);
+  if (!status) status = plan_file_write_moves(file, content->plan, content->model);
   if (!status) status = write_costs(file, content->prediction);
   if (!status) status = write_limits(file, content->plan);
   return status ? status : write_peaks(file, content->dag);
@@ -285,6 +287,7 @@ int plan_file_read(const char *path, struct plan_file *file) {
   if (!status) status = rows_read_all(h5, &replicas, (void **)&file->replicas, &file->n_replicas);
   if (!status) status = rows_read_all(h5, &micros, (void **)&file->micro, &file->n_micro);
   if (!status) status = rows_read_all(h5, &recomputes, (void **)&file->recompute, &file->n_recompute);
+  if (!status) status = plan_file_read_moves(h5, file);
   if (!status) status = rows_read_all(h5, &layers, (void **)&file->layers, &file->n_layers);
   if (!status) status = rows_read_all(h5, &limits, (void **)&file->limits, &file->n_limits);
   if (!status) status = rows_read_all(h5, trace_rows_get_plan_peaks(), (void **)&file->peaks, &file->n_peaks);
@@ -300,6 +303,8 @@ void plan_file_fini(struct plan_file *file) {
   mem_free(file->replicas);
   mem_free(file->micro);
   mem_free(file->recompute);
+  mem_free(file->moves);
+  mem_free(file->moved);
   mem_free(file->layers);
   mem_free(file->limits);
   mem_free(file->peaks);

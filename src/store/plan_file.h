@@ -1,5 +1,5 @@
-/* plan.h5: a plan and its graph as tables /nodes /edges /layers /stages /replicas /microbatches /recompute /limits /peaks
- * /costs with attributes format, version, planner, hash, n_ranks, the flags below, predicted_step_s, cost_source, deck, model. By one rank alone.
+/* plan.h5: a plan and its graph as tables /nodes /edges /layers /stages /replicas /microbatches /recompute /moves /moved /swap
+ * /limits /peaks /costs with attributes format, version, planner, hash, n_ranks, the flags below, predicted_step_s, cost_source, deck, model. By one rank alone.
  */
 #ifndef PENSTOCK_STORE_PLAN_FILE_H
 #define PENSTOCK_STORE_PLAN_FILE_H
@@ -65,6 +65,16 @@ struct plan_file_layer {
   int64_t activation_bytes; /* kept from forward to backward for the largest micro-batch, without the hidden states
                                between layers */
 };
+/* The move of one block: struct plan_move. */
+struct plan_file_move {
+  int32_t stage, microbatch;
+  int8_t tier; /* enum plan_tier */
+  int32_t out_start, out_end, in_start, peer, peer_start, peer_end, disk_start, disk_end;
+};
+/* What of a layer's activations is part of a block. */
+struct plan_file_moved {
+  int32_t layer, act; /* act: its place in the layer's table; -1: the hidden state that enters the layer */
+};
 struct plan_file_limit {
   int32_t rank;
   int64_t device_bytes, host_bytes, disk_bytes; /* -1: none */
@@ -82,11 +92,13 @@ struct plan_file {
   PLAN_FILE_FLAGS(X)
 #undef X
   double predicted_step_s; /* NaN: not predicted */
-  int64_t n_stages, n_replicas, n_micro, n_recompute, n_layers, n_limits, n_peaks;
+  int64_t n_stages, n_replicas, n_micro, n_recompute, n_moves, n_moved, n_layers, n_limits, n_peaks;
   struct plan_file_stage *stages;
   struct plan_file_replica *replicas;
   struct plan_file_micro *micro;
   struct plan_file_recompute *recompute;
+  struct plan_file_move *moves;
+  struct plan_file_moved *moved;
   struct plan_file_layer *layers;
   struct plan_file_limit *limits;
   struct peak_row *peaks; /* trace_rows.h */

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "model/footprint.h"
 #include "plan/plan.h"
 #include "store/trace_read.h"
 
@@ -24,6 +25,17 @@ static int check_sizes(const char *path, const struct plan_file *file) {
       return refuse(path, "/stages and /replicas are not in order");
   for (int64_t k = 0; k < file->n_recompute; k++)
     if (file->recompute[k].op < 0 || file->recompute[k].op >= 32) return refuse(path, "/recompute names no op");
+  return STATUS_OK;
+}
+
+/* Out of range numbers of moves are left to plan_check, but for those that it takes as sizes and bits. */
+static int check_moves(const char *path, const struct plan_file *file) {
+  if (file->n_moves > INT32_MAX) return refuse(path, "/moves has too many rows");
+  for (int64_t k = 0; k < file->n_moved; k++)
+    if (file->moved[k].layer < 0 || file->moved[k].layer >= file->n_layers || file->moved[k].act < -1 ||
+        file->moved[k].act >= LAYER_MAX_ACTS)
+      return refuse(path, "/moved names no activation");
+  if (!file->n_moves && file->n_moved) return refuse(path, "/moved has rows, /moves has none");
   return STATUS_OK;
 }
 
@@ -73,6 +85,26 @@ static void fill_recompute(const struct plan_file *file, struct plan *plan) {
   plan->n_recompute = n;
 }
 
+static void fill_moves(const struct plan_file *file, struct plan *plan) {
+  plan_reserve_moves(plan, (int32_t)file->n_moves);
+  for (int64_t k = 0; k < file->n_moves; k++) {
+    const struct plan_file_move *m = &file->moves[k];
+    plan->moves[k] = (struct plan_move){.stage = m->stage,
+                                        .micro = m->microbatch,
+                                        .tier = (uint8_t)m->tier,
+                                        .out_start = m->out_start,
+                                        .out_end = m->out_end,
+                                        .in_start = m->in_start,
+                                        .peer = m->peer,
+                                        .peer_start = m->peer_start,
+                                        .peer_end = m->peer_end};
+  }
+  for (int64_t k = 0; k < file->n_moved; k++) {
+    int32_t act = file->moved[k].act;
+    plan->moved[file->moved[k].layer] |= (uint32_t)1 << (act < 0 ? FOOTPRINT_MOVES_HIDDEN : act);
+  }
+}
+
 static void fill_plan(const struct plan_file *file, struct plan *plan) {
   snprintf(plan->planner, sizeof plan->planner, "%s", file->planner);
 #define X(name) plan->name = file->name;
@@ -90,6 +122,7 @@ static void fill_plan(const struct plan_file *file, struct plan *plan) {
   for (int32_t r = 0; r < plan->n_ranks; r++)
     plan->device_limit[r] = file->limits[r].device_bytes < 0 ? INT64_MAX : file->limits[r].device_bytes;
   fill_recompute(file, plan);
+  fill_moves(file, plan);
 }
 
 int plan_file_load(const char *path, const struct plan_file *file, struct plan **plan) {
@@ -98,6 +131,7 @@ int plan_file_load(const char *path, const struct plan_file *file, struct plan *
   int64_t n_nodes = 0;
   *plan = NULL;
   int status = check_sizes(path, file);
+  if (!status) status = check_moves(path, file);
   if (!status) status = trace_read_nodes(path, 0, &nodes, &n_nodes);
   if (status) return status;
   int64_t n = sort_actions(nodes, n_nodes, &rows);
