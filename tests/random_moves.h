@@ -63,7 +63,7 @@ static inline void put_random_moves(struct plan *plan, const struct model *model
   for (int32_t s = 0; s < plan->n_stages; s++)
     for (int32_t i = 0; i < plan->n_micro; i++) {
       int64_t at = (int64_t)s * plan->n_micro + i;
-      moves[n] = (struct plan_move){.stage = s, .micro = i, .tier = PLAN_TIER_RANK};
+      moves[n] = (struct plan_move){.stage = s, .micro = i, .tier = PLAN_TIER_RANK, .disk_start = -1, .disk_end = -1};
       if (draw(rarity) == 0) n += draw_move(plan, &times, forward[at], use[at], &moves[n]);
     }
   plan_reserve_moves(plan, n);

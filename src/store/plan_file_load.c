@@ -97,7 +97,9 @@ static void fill_moves(const struct plan_file *file, struct plan *plan) {
                                         .in_start = m->in_start,
                                         .peer = m->peer,
                                         .peer_start = m->peer_start,
-                                        .peer_end = m->peer_end};
+                                        .peer_end = m->peer_end,
+                                        .disk_start = m->disk_start,
+                                        .disk_end = m->disk_end};
   }
   for (int64_t k = 0; k < file->n_moved; k++) {
     int32_t act = file->moved[k].act;

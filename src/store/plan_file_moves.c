@@ -21,9 +21,10 @@ static const char *const tier_names[] = {PLAN_TIERS(X) NULL};
 
 #define C(row, member) ROWS_COLUMN(plan_file_##row, member, H5_INT32, NULL)
 static const struct rows_column move_columns[] = {
-    C(move, stage),     C(move, microbatch), ROWS_ENUM(plan_file_move, tier, tier_names),
-    C(move, out_start), C(move, out_end),    C(move, in_start),
-    C(move, peer),      C(move, peer_start), C(move, peer_end)};
+    C(move, stage),      C(move, microbatch), ROWS_ENUM(plan_file_move, tier, tier_names),
+    C(move, out_start),  C(move, out_end),    C(move, in_start),
+    C(move, peer),       C(move, peer_start), C(move, peer_end),
+    C(move, disk_start), C(move, disk_end)};
 static const struct rows_column moved_columns[] = {C(moved, layer), C(moved, act)};
 static const struct rows_column swap_columns[] = {C(swap, stage), C(swap, blocks),
                                                   ROWS_COLUMN(plan_file_swap, fraction, H5_FLOAT64, NULL),
@@ -52,7 +53,9 @@ static int write_moves(struct h5_file *file, const struct plan *plan) {
                                       .in_start = m->in_start,
                                       .peer = m->peer,
                                       .peer_start = m->peer_start,
-                                      .peer_end = m->peer_end};
+                                      .peer_end = m->peer_end,
+                                      .disk_start = m->disk_start,
+                                      .disk_end = m->disk_end};
   }
   return give_rows(file, &moves, rows, plan->n_moves);
 }
