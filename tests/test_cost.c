@@ -477,8 +477,7 @@ static void test_graphs(void) {
     model_destroy(&model);
   }
   /* Blocks of activations move in plans of their own. */
-  for (int k = 0; k <= NODE_N; k++)
-    T_CHECK(found[k] > 0, "no %s was priced", node_kind_get_name((enum node_kind)k));
+  for (int k = 0; k <= NODE_N; k++) T_CHECK(found[k] > 0, "no %s was priced", node_kind_get_name((enum node_kind)k));
 }
 
 int main(void) {
