@@ -326,7 +326,7 @@ static void check_flags(void) {
       "run.name run.folder run.steps run.log_every run.checkpoint_every run.keep_checkpoints run.on_save_error "
       "run.evaluate_every run.evaluate_steps run.trace_every run.wall_time run.hang_timeout data.validation "
       "device.backend "
-      "device.sync_messages device.threads device.preset device.rank_speeds device.time_scale cost.source "
+      "device.sync_messages device.peak_tflops device.threads device.preset device.rank_speeds device.time_scale cost.source "
       "cost.profile cost.uniform "
       "cost.table cost.link "
       "cost.node_size "

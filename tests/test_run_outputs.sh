@@ -47,7 +47,8 @@ check awk '/^steps .* mean / { for (i = 1; i < NF; i++) if ($i == "mean") step =
   /^means/ { exit }
   END { exit bad || n != 4 }' plain/report.txt || fail "the numbers of report.txt do not sum: $(cat plain/report.txt)"
 check grep -q "timeline, measured in step 6: " plain/report.html || fail "report.html has no timeline of step 6"
-check [ "$(grep -cE '<rect class="bar [FB]"' plain/report.html)" = 16 ] || fail "not 2 x 4 x 2 passes in report.html"
+check [ "$(grep -cE '<rect class="bar [FB]"' plain/report.html)" = 32 ] ||
+  fail "not 2 x 4 x 2 passes in report.html, predicted and measured"
 check "$penstock" report plain > again.txt || fail "penstock report fails"
 check grep -q "^steps " again.txt || fail "penstock report says $(cat again.txt)"
 
@@ -152,6 +153,28 @@ check [ "$(cd all/checkpoints && echo *)" = "index.txt step-00000002.h5 step-000
 check [ ! -e all/trace.h5 ] || fail "a trace that was not asked for"
 check [ "$(grep -cE '^ +[0-9]+ +[0-9]+ +[0-9]\.[0-9]{6} ' "$output")" = 2 ] || fail "not a line every 3 steps"
 same_losses plain all
+
+# The share of a peak is that of the peak given, never of a guess; more than all of it is no share.
+name="the share of a peak"
+train share 2 -D device.peak_tflops=0.5
+ends 0
+says_once '^model FLOPs: .* % of the peak of 2 x 0\.5 TFLOP/s'
+check awk -F, 'NR > 2 { flops += $8 * $6; ms += $6 } END { printf "%.2f\n", 100 * flops / ms / (2 * 0.5) }' share/metrics.csv \
+  > wanted || fail "metrics.csv"
+says " TFLOP/s, $(cat wanted) % of the peak"
+says_not 'warning: the share'
+train share 2 -D device.peak_tflops=1e-9 -D run.steps=8
+ends 0
+says_once 'warning: the share of the peak is .*device.peak_tflops 1e-09 is less than a rank did'
+train plain2 2
+says_once 'share of the peak n/a \(device.peak_tflops is not given\)'
+
+# Model FLOPs are those of the model: what is recomputed adds none, and padding has none.
+name="model FLOPs with recomputation"
+train again 2 -D pipeline.recompute=full
+ends 0
+flops() { awk -F, 'NR > 1 { printf "%.6g\n", $8 * $6 }' "$1/metrics.csv"; }
+check diff <(flops plain2) <(flops again) > differences || fail "other FLOPs: $(head -n 3 differences)"
 
 # What a run says on standard output is in its log, and a full disk there does not stop it.
 if [ -w /dev/full ]; then

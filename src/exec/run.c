@@ -218,6 +218,7 @@ static int finish_all(struct run *run, int status, const char *stopped) {
   if (!status) status = comm_agree_all(run->comm, weigh_output(run, run_compare_end_all(run)));
   if (run->trace) status = close_trace_all(run, status);
   run_timed_report(run);
+  run_report_share(run);
   if (!status && stopped && run->cost) status = give_up_timed(run, stopped);
   if (run->rank != 0) return status ? status : stopped ? STATUS_STOPPED : STATUS_OK;
   if (status) {

@@ -47,6 +47,9 @@ struct run {
   int64_t saved_step;                /* of the newest checkpoint, -1: none */
   double started, save_seconds;      /* clock at start; longest checkpoint so far */
   double step_seconds;               /* of the last step, as rank 0 sees it */
+  /* Model FLOPs and seconds of this life's steps, without its first; of that one while it is alone. */
+  double flops, flop_seconds;
+  int64_t flop_steps;
 };
 
 /* `penstock train`: sets up, resumes, trains, saves. Collective; returns the status that is the exit code of every rank. The
@@ -92,6 +95,9 @@ int run_restore_all(struct run *run);
 int run_report_step(struct run *run, const struct batch *batch, const struct trainer_result *result, double validation);
 /* Header of the log: versions, ranks and cores, model, data, plan, memory. Collective. */
 void run_report_start_all(struct run *run);
+/* The share of device.peak_tflops that the steps reached, if there were any: "n/a" where no peak is given, a warning above
+ * 100 %. */
+void run_report_share(const struct run *run);
 /* Names of the columns of the lines of steps. */
 void run_report_head(void);
 

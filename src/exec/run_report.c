@@ -43,9 +43,34 @@ static void log_step(const struct run *run, const struct metrics_row *row) {
            row->loss, row->lr, row->grad_norm, row->step_ms, row->tokens_per_s, row->tflops, left, validation);
 }
 
+static void count_flops(struct run *run, double flops, double seconds) {
+  bool first = run->flop_steps++ < 2; /* the second takes the place of the first, which is slower than all others */
+  run->flops = first ? flops : run->flops + flops;
+  run->flop_seconds = first ? seconds : run->flop_seconds + seconds;
+}
+
+void run_report_share(const struct run *run) {
+  if (run->rank != 0 || run->flop_steps == 0) return;
+  double reached = run->flops / run->flop_seconds / 1e12, peak = run->params->device.peak_tflops;
+  if (!params_is_given(run->params, PARAM_device_peak_tflops)) {
+    log_line("model FLOPs: %.4g TFLOP/s, share of the peak n/a (device.peak_tflops is not given)", reached);
+    return;
+  }
+  double share = 100 * reached / (peak * run->size);
+  log_line("model FLOPs: %.4g TFLOP/s, %.2f %% of the peak of %d x %g TFLOP/s (device.peak_tflops)", reached, share,
+           run->size, peak);
+  if (share > 100)
+    log_warn(
+        "the share of the peak is %.1f %%: device.peak_tflops %g is less than a rank did; give the dense peak of one "
+        "rank's device at this precision",
+        share, peak);
+}
+
 int run_report_step(struct run *run, const struct batch *batch, const struct trainer_result *result,
                     double validation) {
   if (run->rank != 0) return STATUS_OK;
+  double flops = get_batch_flops(run, batch);
+  count_flops(run, flops, result->seconds);
   struct metrics_row row = {.step = run->step,
                             .tokens = run->tokens,
                             .loss = result->loss,
@@ -53,7 +78,7 @@ int run_report_step(struct run *run, const struct batch *batch, const struct tra
                             .grad_norm = result->grad_norm,
                             .step_ms = result->seconds * 1e3,
                             .tokens_per_s = (double)batch->tokens / result->seconds,
-                            .tflops = get_batch_flops(run, batch) / result->seconds / 1e12,
+                            .tflops = flops / result->seconds / 1e12,
                             .validation_loss = validation};
   log_step(run, &row);
   return metrics_append(run->dir, &row);
