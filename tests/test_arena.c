@@ -66,7 +66,7 @@ static int64_t free_one(struct arena *arena, struct live *block) {
 
 static void test_random(void) {
   const int64_t limit = 128000;
-  struct arena *arena = arena_create(limit, true);
+  struct arena *arena = arena_create("device", limit, true);
   struct live live[SLOTS] = {0};
   int64_t used = 0, peak = 0, refused = 0;
   for (int n = 0; n < 20000; n++) {
@@ -95,7 +95,7 @@ static void test_random(void) {
 /* ---- limits ---- */
 
 static void test_limit(void) {
-  struct arena *arena = arena_create(1024 + 63, false);
+  struct arena *arena = arena_create("device", 1024 + 63, false);
   void *first = arena_alloc(arena, 960, "the first");
   T_CHECK(first, "%s", error_text());
   T_CHECK(!arena_alloc(arena, 65, "the second") && error_status() == STATUS_FAILED, "two blocks above the limit");
@@ -114,14 +114,14 @@ static void test_limit(void) {
           (long long)arena_get_used(arena), (long long)arena_get_peak(arena));
   arena_free(arena, second);
   arena_destroy(&arena);
-  arena = arena_create(64, false);
+  arena = arena_create("device", 64, false);
   T_CHECK(!arena_alloc(arena, INT64_MAX / 2, "far too much"), "half of all bytes");
   arena_destroy(&arena);
 }
 
 /* Holes are used again, the smallest that fits first. */
 static void test_holes(void) {
-  struct arena *arena = arena_create(1 << 20, false);
+  struct arena *arena = arena_create("device", 1 << 20, false);
   static const int64_t sizes[] = {4096, 64, 1024, 64, 2048, 64};
   void *blocks[6];
   for (int i = 0; i < 6; i++) blocks[i] = arena_alloc(arena, sizes[i], "a block");
@@ -141,7 +141,7 @@ static void test_holes(void) {
 }
 
 static void test_poison(void) {
-  struct arena *arena = arena_create(1 << 16, true);
+  struct arena *arena = arena_create("device", 1 << 16, true);
   float *x = arena_alloc(arena, 4000, "floats");
   for (int i = 0; i < 1000; i++) T_CHECK(isnan(x[i]), "float %d is %g", i, (double)x[i]);
   memset(x, 0, 4000);
@@ -167,14 +167,14 @@ static bool ends(void (*function)(void)) {
 }
 
 static void write_beyond(void) {
-  struct arena *arena = arena_create(1 << 16, true);
+  struct arena *arena = arena_create("device", 1 << 16, true);
   char *block = arena_alloc(arena, 100, "a block");
   block[128] = 0;
   arena_free(arena, block);
 }
 
 static void write_all(void) {
-  struct arena *arena = arena_create(1 << 16, true);
+  struct arena *arena = arena_create("device", 1 << 16, true);
   char *block = arena_alloc(arena, 100, "a block");
   memset(block, 0, 128);
   arena_free(arena, block);
@@ -182,7 +182,7 @@ static void write_all(void) {
 }
 
 static void free_twice(void) {
-  struct arena *arena = arena_create(1 << 16, false);
+  struct arena *arena = arena_create("device", 1 << 16, false);
   char *block = arena_alloc(arena, 100, "a block"), *other = arena_alloc(arena, 100, "another block");
   arena_free(arena, block);
   arena_free(arena, block);
@@ -190,7 +190,7 @@ static void free_twice(void) {
 }
 
 static void leave_one(void) {
-  struct arena *arena = arena_create(1 << 16, false);
+  struct arena *arena = arena_create("device", 1 << 16, false);
   arena_alloc(arena, 100, "a block");
   arena_destroy(&arena);
 }
@@ -219,7 +219,7 @@ static void test_resident(void) {
   enum { N = 64, BLOCK = 1 << 20 };
   const int64_t limit = (int64_t)N * BLOCK, slack = 4 << 20;
   if (get_resident() < 0) return;
-  struct arena *arena = arena_create(limit, false);
+  struct arena *arena = arena_create("device", limit, false);
   int64_t start = get_resident();
   char *blocks[N], *larger[N / 4];
   for (int i = 0; i < N; i++) {
@@ -252,7 +252,7 @@ static void test_resident(void) {
 
 /* No limit: as much as there is. */
 static void test_unlimited(void) {
-  struct arena *arena = arena_create(INT64_MAX, false);
+  struct arena *arena = arena_create("device", INT64_MAX, false);
   T_CHECK(arena, "%s", error_text());
   if (!arena) return;
   void *block = arena_alloc(arena, (int64_t)3 << 30, "3 GiB that nobody touches");

@@ -12,6 +12,7 @@ struct block {
 };
 
 struct arena {
+  const char *name; /* static */
   char *base;
   int64_t range; /* bytes of address space */
   int64_t limit, used, peak, reserved;
@@ -29,8 +30,9 @@ static int64_t choose_range(int64_t limit) {
   return 4 * limit + ((int64_t)1 << 30);
 }
 
-struct arena *arena_create(int64_t limit, bool poison) {
+struct arena *arena_create(const char *name, int64_t limit, bool poison) {
   struct arena *a = MEM_NEW(struct arena, 1);
+  a->name = name;
   a->limit = limit;
   a->guard = poison ? GUARD : 0;
   /* A process with a limit on its address space may get less; half of it may still do. */
@@ -110,14 +112,14 @@ void *arena_alloc(struct arena *a, int64_t bytes, const char *what) {
   bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
   if (bytes == 0) return NULL;
   if (bytes > a->limit - a->used) {
-    error_raise(STATUS_FAILED,
-                "device memory: %s needs %lld bytes, %lld of %lld are in use: %lld over memory.device_limit", what,
-                (long long)bytes, (long long)a->used, (long long)a->limit, (long long)(bytes - (a->limit - a->used)));
+    error_raise(STATUS_FAILED, "%s memory: %s needs %lld bytes, %lld of %lld are in use: %lld over memory.%s_limit",
+                a->name, what, (long long)bytes, (long long)a->used, (long long)a->limit,
+                (long long)(bytes - (a->limit - a->used)), a->name);
     return NULL;
   }
   int64_t offset = 0, index = find_hole(a, bytes + a->guard, &offset), end = offset + bytes + a->guard;
   if (end > a->range) {
-    error_raise(STATUS_FAILED, "device memory: the reserved address space of %lld bytes is used up by %s",
+    error_raise(STATUS_FAILED, "%s memory: the reserved address space of %lld bytes is used up by %s", a->name,
                 (long long)a->range, what);
     return NULL;
   }
@@ -137,7 +139,7 @@ void *arena_alloc(struct arena *a, int64_t bytes, const char *what) {
 static void check_guard(const struct arena *a, const struct block *block) {
   const unsigned char *end = (unsigned char *)a->base + block->offset + block->bytes;
   for (int64_t i = 1; i <= a->guard; i++)
-    CHECK(end[-i] == POISON, "device memory was written beyond a block of %lld bytes",
+    CHECK(end[-i] == POISON, "%s memory was written beyond a block of %lld bytes", a->name,
           (long long)(block->bytes - a->guard));
 }
 

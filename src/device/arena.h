@@ -13,9 +13,9 @@
 
 struct arena;
 
-/* limit: bytes, INT64_MAX for none. With poison every new block is filled with NaNs, so that reading what was never written
+/* name: what messages call it, and the deck's key of its limit: "device", "host". limit: bytes, INT64_MAX for none. With poison every new block is filled with NaNs, so that reading what was never written
  * shows, and blocks lie 64 bytes apart (not counted as used), so that writing beyond one shows when it is freed (CHECK). NULL and a recorded error when no address range can be had. */
-struct arena *arena_create(int64_t limit, bool poison);
+struct arena *arena_create(const char *name, int64_t limit, bool poison);
 /* Live blocks are a bug (CHECK). */
 void arena_destroy(struct arena **arena);
 /* NULL and a recorded error (STATUS_FAILED: what, bytes, used, limit) when it does not fit. Not cleared. Bytes 0: NULL

@@ -40,12 +40,22 @@ struct op_call {
   float *scratch;
 };
 
+/* Copies between the device and host memory that blocks wait in. */
+enum copy_way { COPY_OUT, COPY_IN, COPY_WAY_COUNT };
+enum { COPY_MOST_PARTS = 4 };
+struct copy_part {
+  void *to;
+  const void *from;
+  int64_t bytes;
+};
+
 struct device_config {
   int threads;
   const int *cores; /* may be NULL */
   int n_cores;
-  int64_t limit; /* bytes of device memory, INT64_MAX: none */
-  bool poison;   /* fill new memory with NaNs */
+  int64_t limit;      /* bytes of device memory, INT64_MAX: none */
+  int64_t host_limit; /* the same of host memory for blocks */
+  bool poison;        /* fill new memory with NaNs */
 };
 
 struct device_ops {
@@ -60,6 +70,13 @@ struct device_ops {
   /* Copies between host and device memory, complete on return. */
   void (*read)(struct device *device, void *host, const void *memory, int64_t bytes);
   void (*write)(struct device *device, void *memory, const void *host, int64_t bytes);
+  /* Host memory that blocks wait in (pinned where that makes copies faster), with a limit of its own; else as alloc. */
+  void *(*alloc_host)(struct device *device, int64_t bytes, const char *what);
+  void (*free_host)(struct device *device, void *memory);
+  /* Copies beside all else, one at a time each way: begins one, of at most COPY_MOST_PARTS parts, when the one before has been
+   * seen to end; asks whether it has, and between which times (clock_now) it ran. */
+  void (*copy_begin)(struct device *device, enum copy_way way, const struct copy_part *parts, int n);
+  bool (*copy_test)(struct device *device, enum copy_way way, double *start, double *end);
   /* One op in one pass. */
   void (*run)(struct device *device, enum pass pass, const struct op_call *call);
   /* Vectors of n floats (see kernels.h for their contracts). */
@@ -70,7 +87,8 @@ struct device_ops {
   struct device_memory {
     int64_t used, peak, reserved, limit;
   } (*get_memory)(const struct device *device);
-  void (*reset_peak)(struct device *device);
+  struct device_memory (*get_host_memory)(const struct device *device);
+  void (*reset_peak)(struct device *device); /* of both */
   struct pool *(*get_pool)(struct device *device);
 };
 

@@ -6,15 +6,22 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/worker.h"
 #include "kernels.h"
 
 #include <string.h>
 
 struct device_cpu {
   struct device device;
-  struct arena *arena;
+  struct arena *arena, *host;
   struct pool *pool;
-  int64_t limit;
+  struct copier {
+    struct worker *worker;
+    struct copy_part parts[COPY_MOST_PARTS];
+    int n_parts;
+  } copiers[COPY_WAY_COUNT];
+  int64_t limit, host_limit;
+  bool poison;
 };
 
 static struct device_cpu *cpu_of(struct device *device) { return (struct device_cpu *)device; }
@@ -22,14 +29,19 @@ static struct device_cpu *cpu_of(struct device *device) { return (struct device_
 static const char *describe_cpu(void) { return matmul_get_library(); }
 
 static int open_cpu(const struct device_config *config, struct device **device) {
-  struct arena *arena = arena_create(config->limit, config->poison);
+  struct arena *arena = arena_create("device", config->limit, config->poison);
   if (!arena) return error_status();
   struct device_cpu *cpu = MEM_NEW(struct device_cpu, 1);
   cpu->device.ops = &device_cpu_ops;
   cpu->arena = arena;
   cpu->limit = config->limit;
+  cpu->host_limit = config->host_limit;
+  cpu->poison = config->poison;
+  for (int way = 0; way < COPY_WAY_COUNT; way++)
+    cpu->copiers[way].worker = worker_create(config->cores, config->n_cores);
   cpu->pool = pool_create(config->threads, config->cores, config->n_cores);
   if (!cpu->pool) {
+    for (int way = 0; way < COPY_WAY_COUNT; way++) worker_destroy(&cpu->copiers[way].worker);
     arena_destroy(&cpu->arena);
     mem_free(cpu);
     return error_status();
@@ -42,7 +54,9 @@ static int open_cpu(const struct device_config *config, struct device **device) 
 static void close_cpu(struct device **device) {
   if (!*device) return;
   struct device_cpu *cpu = cpu_of(*device);
+  for (int way = 0; way < COPY_WAY_COUNT; way++) worker_destroy(&cpu->copiers[way].worker);
   arena_destroy(&cpu->arena);
+  arena_destroy(&cpu->host);
   pool_destroy(&cpu->pool);
   mem_free(cpu);
   *device = NULL;
@@ -53,6 +67,34 @@ static void *alloc_cpu(struct device *device, int64_t bytes, const char *what) {
 }
 
 static void free_cpu(struct device *device, void *memory) { arena_free(cpu_of(device)->arena, memory); }
+
+/* Most runs have no use for it. */
+static void *alloc_host_cpu(struct device *device, int64_t bytes, const char *what) {
+  struct device_cpu *cpu = cpu_of(device);
+  if (!cpu->host) cpu->host = arena_create("host", cpu->host_limit, cpu->poison);
+  return cpu->host ? arena_alloc(cpu->host, bytes, what) : NULL;
+}
+
+static void free_host_cpu(struct device *device, void *memory) {
+  if (memory) arena_free(cpu_of(device)->host, memory);
+}
+
+static void copy_parts(void *context) {
+  struct copier *c = context;
+  for (int k = 0; k < c->n_parts; k++) memcpy(c->parts[k].to, c->parts[k].from, (size_t)c->parts[k].bytes);
+}
+
+static void copy_begin_cpu(struct device *device, enum copy_way way, const struct copy_part *parts, int n) {
+  struct copier *c = &cpu_of(device)->copiers[way];
+  CHECK(n <= COPY_MOST_PARTS, "%d parts of a copy", n);
+  memcpy(c->parts, parts, sizeof *parts * (size_t)n);
+  c->n_parts = n;
+  worker_begin(c->worker, copy_parts, c);
+}
+
+static bool copy_test_cpu(struct device *device, enum copy_way way, double *start, double *end) {
+  return worker_test(cpu_of(device)->copiers[way].worker, start, end);
+}
 
 static void read_cpu(struct device *device, void *host, const void *memory, int64_t bytes) {
   (void)device;
@@ -91,7 +133,17 @@ static struct device_memory get_memory_cpu(const struct device *device) {
                                 cpu->limit};
 }
 
-static void reset_peak_cpu(struct device *device) { arena_reset_peak(cpu_of(device)->arena); }
+static struct device_memory get_host_memory_cpu(const struct device *device) {
+  const struct device_cpu *cpu = (const struct device_cpu *)device;
+  if (!cpu->host) return (struct device_memory){.limit = cpu->host_limit};
+  return (struct device_memory){arena_get_used(cpu->host), arena_get_peak(cpu->host), arena_get_reserved(cpu->host),
+                                cpu->host_limit};
+}
+
+static void reset_peak_cpu(struct device *device) {
+  arena_reset_peak(cpu_of(device)->arena);
+  if (cpu_of(device)->host) arena_reset_peak(cpu_of(device)->host);
+}
 
 static struct pool *get_pool_cpu(struct device *device) { return cpu_of(device)->pool; }
 
@@ -104,12 +156,17 @@ const struct device_ops device_cpu_ops = {
     .free = free_cpu,
     .read = read_cpu,
     .write = write_cpu,
+    .alloc_host = alloc_host_cpu,
+    .free_host = free_host_cpu,
+    .copy_begin = copy_begin_cpu,
+    .copy_test = copy_test_cpu,
     .run = run_cpu,
     .fill = do_fill_cpu,
     .add = do_add_cpu,
     .sum_squares = do_sum_squares_cpu,
     .adamw = do_adamw_cpu,
     .get_memory = get_memory_cpu,
+    .get_host_memory = get_host_memory_cpu,
     .reset_peak = reset_peak_cpu,
     .get_pool = get_pool_cpu,
 };

@@ -9,9 +9,15 @@
 
 enum { ROUND = 64 }; /* bytes, as in arena.h */
 
+/* Memory that is counted. */
+struct account {
+  const char *name;
+  int64_t limit, used, peak;
+};
+
 struct device_timed {
   struct device device;
-  int64_t limit, used, peak;
+  struct account memory, host;
 };
 
 /* What stands for a block: nobody reads or writes behind it. */
@@ -26,7 +32,8 @@ static const char *describe_timed(void) { return "timed (no arithmetic)"; }
 static int open_timed(const struct device_config *config, struct device **device) {
   struct device_timed *timed = MEM_NEW(struct device_timed, 1);
   timed->device.ops = &device_timed_ops;
-  timed->limit = config->limit;
+  timed->memory = (struct account){.name = "device", .limit = config->limit};
+  timed->host = (struct account){.name = "host", .limit = config->host_limit};
   *device = &timed->device;
   return STATUS_OK;
 }
@@ -34,34 +41,55 @@ static int open_timed(const struct device_config *config, struct device **device
 static void close_timed(struct device **device) {
   if (!*device) return;
   struct device_timed *timed = timed_of(*device);
-  CHECK(timed->used == 0, "%lld bytes of the device's memory are still allocated", (long long)timed->used);
+  CHECK(timed->memory.used == 0 && timed->host.used == 0, "%lld bytes of the device's and host's memory are allocated",
+        (long long)(timed->memory.used + timed->host.used));
   mem_free(timed);
   *device = NULL;
 }
 
-static void *alloc_timed(struct device *device, int64_t bytes, const char *what) {
-  struct device_timed *timed = timed_of(device);
+static void *take(struct account *account, int64_t bytes, const char *what) {
   bytes = (bytes + ROUND - 1) / ROUND * ROUND;
   if (bytes == 0) return NULL;
-  if (bytes > timed->limit - timed->used) {
-    error_raise(STATUS_FAILED,
-                "device memory: %s needs %lld bytes, %lld of %lld are in use: %lld over memory.device_limit", what,
-                (long long)bytes, (long long)timed->used, (long long)timed->limit,
-                (long long)(bytes - (timed->limit - timed->used)));
+  if (bytes > account->limit - account->used) {
+    error_raise(STATUS_FAILED, "%s memory: %s needs %lld bytes, %lld of %lld are in use: %lld over memory.%s_limit",
+                account->name, what, (long long)bytes, (long long)account->used, (long long)account->limit,
+                (long long)(bytes - (account->limit - account->used)), account->name);
     return NULL;
   }
   struct block *block = MEM_NEW(struct block, 1);
   block->bytes = bytes;
-  timed->used += bytes;
-  if (timed->used > timed->peak) timed->peak = timed->used;
+  account->used += bytes;
+  if (account->used > account->peak) account->peak = account->used;
   return block;
 }
 
-static void free_timed(struct device *device, void *memory) {
+static void give(struct account *account, void *memory) {
   if (!memory) return;
   struct block *block = memory;
-  timed_of(device)->used -= block->bytes;
+  account->used -= block->bytes;
   mem_free(block);
+}
+
+static void *alloc_timed(struct device *device, int64_t bytes, const char *what) {
+  return take(&timed_of(device)->memory, bytes, what);
+}
+
+static void free_timed(struct device *device, void *memory) { give(&timed_of(device)->memory, memory); }
+
+static void *alloc_host_timed(struct device *device, int64_t bytes, const char *what) {
+  return take(&timed_of(device)->host, bytes, what);
+}
+
+static void free_host_timed(struct device *device, void *memory) { give(&timed_of(device)->host, memory); }
+
+static void copy_begin_timed(struct device *device, enum copy_way way, const struct copy_part *parts, int n) {
+  (void)device, (void)way, (void)parts, (void)n;
+}
+
+static bool copy_test_timed(struct device *device, enum copy_way way, double *start, double *end) {
+  (void)device, (void)way;
+  *start = *end = 0;
+  return true;
 }
 
 /* There is nothing to read: zeros. */
@@ -97,11 +125,20 @@ static void adamw_timed(struct device *device, const struct adamw *p, int64_t n,
 }
 
 static struct device_memory get_memory_timed(const struct device *device) {
-  const struct device_timed *timed = (const struct device_timed *)device;
-  return (struct device_memory){timed->used, timed->peak, 0, timed->limit};
+  const struct account *a = &((const struct device_timed *)device)->memory;
+  return (struct device_memory){a->used, a->peak, 0, a->limit};
 }
 
-static void reset_peak_timed(struct device *device) { timed_of(device)->peak = timed_of(device)->used; }
+static struct device_memory get_host_memory_timed(const struct device *device) {
+  const struct account *a = &((const struct device_timed *)device)->host;
+  return (struct device_memory){a->used, a->peak, 0, a->limit};
+}
+
+static void reset_peak_timed(struct device *device) {
+  struct device_timed *timed = timed_of(device);
+  timed->memory.peak = timed->memory.used;
+  timed->host.peak = timed->host.used;
+}
 
 static struct pool *get_pool_timed(struct device *device) {
   (void)device;
@@ -118,12 +155,17 @@ const struct device_ops device_timed_ops = {
     .free = free_timed,
     .read = read_timed,
     .write = write_timed,
+    .alloc_host = alloc_host_timed,
+    .free_host = free_host_timed,
+    .copy_begin = copy_begin_timed,
+    .copy_test = copy_test_timed,
     .run = run_timed,
     .fill = fill_timed,
     .add = add_timed,
     .sum_squares = sum_squares_timed,
     .adamw = adamw_timed,
     .get_memory = get_memory_timed,
+    .get_host_memory = get_host_memory_timed,
     .reset_peak = reset_peak_timed,
     .get_pool = get_pool_timed,
 };

@@ -106,6 +106,10 @@ static int find_parts(const struct exec *x, const struct dag_node *node, struct 
 
 static void begin_message(struct exec *x, struct exec_stream *s, int32_t id) {
   const struct dag_node *node = &x->step->dag->nodes[id];
+  if (node->peer < 0) {
+    exec_begin_copy(x, id);
+    return;
+  }
   struct message_part parts[EXEC_MESSAGE_PARTS];
   struct comm *comm = x->step->comm;
   int tag = exec_make_tag(node), n = find_parts(x, node, parts);
@@ -115,11 +119,16 @@ static void begin_message(struct exec *x, struct exec_stream *s, int32_t id) {
 }
 
 static bool test_message(struct exec *x, struct exec_stream *s) {
-  (void)x;
+  if (x->step->dag->nodes[s->active].peer < 0) return exec_test_copy(x, s->active);
   bool all = true;
   for (int k = 0; k < EXEC_MESSAGE_PARTS; k++)
     if (s->requests[k] && !comm_test(&s->requests[k])) all = false;
   return all;
+}
+
+/* Takes a block away from memory that something waits for. */
+static bool leaves_block(const struct dag_node *node) {
+  return node->stream == STREAM_COPY_OUT || node->kind == NODE_SW;
 }
 
 /* Gives the next compute node its memory once all blocks that it waits for are gone: they leave theirs to it. */
@@ -129,7 +138,7 @@ static int open_next(struct exec *x) {
   if (next < 0 || next == x->opened) return STATUS_OK;
   for (int64_t e = dag->in_offset[next]; e < dag->in_offset[next + 1]; e++) {
     int32_t before = dag->edge_from[e] - x->first;
-    bool leaves = before >= 0 && before < x->n_nodes && dag->nodes[x->first + before].stream == STREAM_COPY_OUT;
+    bool leaves = before >= 0 && before < x->n_nodes && leaves_block(&dag->nodes[x->first + before]);
     if (leaves && !x->done[before]) return STATUS_OK;
   }
   x->opened = next;
@@ -150,9 +159,10 @@ static bool advance_stream(struct exec *x, enum stream stream) {
     if (!x->way->test_message(x, s)) return false;
     int32_t id = s->active;
     end_node(x, id);
+    if (x->step->dag->nodes[id].peer < 0 && !x->timed) x->step->spans[id - x->first] = x->copied[stream];
     s->active = -1;
     moved = true;
-    if (stream == STREAM_COPY_OUT) close_move(x, id);
+    if (stream == STREAM_COPY_OUT || stream == STREAM_DISK) close_move(x, id);
   }
   int32_t next = get_next(x, stream);
   if (next < 0 || x->step->dag->nodes[next].kind == NODE_N || !is_ready(x, next)) return moved;
@@ -165,7 +175,7 @@ static bool advance_stream(struct exec *x, enum stream stream) {
 
 bool exec_advance_network(struct exec *x) {
   bool moved = false;
-  for (int stream = STREAM_SEND; stream <= STREAM_COPY_IN; stream++) moved |= advance_stream(x, (enum stream)stream);
+  for (int stream = STREAM_SEND; stream <= STREAM_DISK; stream++) moved |= advance_stream(x, (enum stream)stream);
   return moved;
 }
 

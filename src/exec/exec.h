@@ -11,6 +11,7 @@
 
 struct comm;
 struct sim_times;
+struct spill;
 
 /* One step as the executor is given it. All borrowed. */
 struct exec_step {
@@ -28,6 +29,7 @@ struct exec_step {
   const struct trace_span
       *expected;            /* with times: when the simulator has this rank's nodes, from the start of the step */
   double expected_end;      /* and the end of the step; only for when to wake up */
+  struct spill *spill;      /* where blocks of tier disk go; NULL: none do */
   struct trace_span *spans; /* [nodes of this rank] filled in: spans[i] for node rank_offset[rank] + i */
   double *op_seconds;       /* [FORECAST_OPS] of forecast.h: what this rank's ops took is added; NULL: not wanted */
 };

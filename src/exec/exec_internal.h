@@ -46,10 +46,12 @@ struct exec {
   int32_t opened;       /* the last compute node that has its memory, -1: none yet */
   bool *done;           /* [n_nodes] */
   struct exec_stream streams[STREAM_COUNT];
+  struct trace_span copied[STREAM_COUNT]; /* when the last copy of a stream really ran */
   /* Buffers of this rank: rows of the graph's table and where they lie. */
   const struct dag_buffer *buffers;
   int64_t n_buffers, next_buffer;
-  char **memory;          /* [n_buffers] */
+  char **memory;          /* [n_buffers] of the device or the host */
+  int64_t *places;        /* [n_buffers] in the spill file, -1: none; NULL without one */
   int64_t *find;          /* [n_stages][n_micro][BUFFER_KIND_COUNT] latest buffer, -1: none */
   int64_t *release_first; /* [n_nodes] first buffer that a node frees, -1: none */
   int64_t *release_next;  /* [n_buffers] the next one */
@@ -84,6 +86,14 @@ void *exec_find_buffer(const struct exec *x, enum buffer_kind kind, int32_t stag
 /* All buffers that a compute node of a stage and micro-batch works on; those it shares with neighbouring stages on this
  * rank included. */
 void exec_find_buffers(const struct exec *x, int32_t stage, int32_t micro, char *buffers[BUFFER_KIND_COUNT]);
+
+/* The place of a block in the spill file. */
+int64_t exec_find_place(const struct exec *x, const struct dag_node *node);
+
+/* exec_copy.c. Begins EV, LD, SW or SR; asks whether it has ended, and notes in x->copied when it ran. A block that cannot be
+ * written or is not what was written sets x->status. */
+void exec_begin_copy(struct exec *x, int32_t id);
+bool exec_test_copy(struct exec *x, int32_t id);
 
 /* exec_norm.c. Completes a layer's gradient and records its sum of squares; notes what is not finite. */
 void exec_measure_layer(struct exec *x, int32_t layer);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "comm/comm.h"
+#include "store/spill.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,10 @@ void exec_memory_init(struct exec *x) {
   x->n_buffers = dag->buffer_offset[x->rank + 1] - dag->buffer_offset[x->rank];
   x->next_buffer = 0;
   x->memory = MEM_NEW(char *, x->n_buffers);
+  if (x->step->spill) {
+    x->places = MEM_NEW(int64_t, x->n_buffers);
+    memset(x->places, 0xff, (size_t)x->n_buffers * sizeof *x->places);
+  }
   size_t slots = (size_t)plan->n_stages * (size_t)plan->n_micro * BUFFER_KIND_COUNT;
   x->find = MEM_NEW(int64_t, slots);
   memset(x->find, 0xff, slots * sizeof *x->find);
@@ -34,10 +39,21 @@ void exec_memory_init(struct exec *x) {
   }
 }
 
-void exec_memory_fini(struct exec *x) {
+static void free_buffer(struct exec *x, int64_t b) {
   struct device *device = x->step->state->device;
-  for (int64_t b = 0; b < x->n_buffers; b++) device->ops->free(device, x->memory[b]); /* left only after an error */
+  if (buffer_kind_get_pool((enum buffer_kind)x->buffers[b].kind) == POOL_HOST)
+    device->ops->free_host(device, x->memory[b]);
+  else
+    device->ops->free(device, x->memory[b]);
+  x->memory[b] = NULL;
+  if (x->places && x->places[b] >= 0) spill_free(x->step->spill, x->places[b]);
+  if (x->places) x->places[b] = -1;
+}
+
+void exec_memory_fini(struct exec *x) {
+  for (int64_t b = 0; b < x->n_buffers; b++) free_buffer(x, b); /* left only after an error */
   mem_free(x->memory);
+  mem_free(x->places);
   mem_free(x->find);
   mem_free(x->release_first);
   mem_free(x->release_next);
@@ -49,8 +65,13 @@ static int open_buffer(struct exec *x, int64_t b) {
   char what[96];
   snprintf(what, sizeof what, "%s of stage %d micro-batch %d", buffer_kind_get_name((enum buffer_kind)buffer->kind),
            buffer->stage, buffer->micro);
-  x->memory[b] = device->ops->alloc(device, buffer->bytes, what);
-  if (!x->memory[b]) return error_wrap("step %lld", (long long)x->step->step);
+  bool failed = false;
+  switch (buffer_kind_get_pool((enum buffer_kind)buffer->kind)) {
+  case POOL_HOST: failed = !(x->memory[b] = device->ops->alloc_host(device, buffer->bytes, what)); break;
+  case POOL_DISK: failed = x->places && (x->places[b] = spill_alloc(x->step->spill, buffer->bytes, what)) < 0; break;
+  default: failed = !(x->memory[b] = device->ops->alloc(device, buffer->bytes, what)); break;
+  }
+  if (failed) return error_wrap("step %lld", (long long)x->step->step);
   *find_slot(x, (enum buffer_kind)buffer->kind, buffer->stage, buffer->micro) = b;
   return STATUS_OK;
 }
@@ -60,12 +81,6 @@ int exec_open_node(struct exec *x, int32_t node) {
   while (!status && node >= 0 && x->next_buffer < x->n_buffers && x->buffers[x->next_buffer].alloc == node)
     status = open_buffer(x, x->next_buffer++);
   return status;
-}
-
-static void free_buffer(struct exec *x, int64_t b) {
-  struct device *device = x->step->state->device;
-  device->ops->free(device, x->memory[b]);
-  x->memory[b] = NULL;
 }
 
 static bool is_gone(const struct exec *x, const struct dag_buffer *buffer) {
@@ -81,6 +96,10 @@ void exec_free_buffers(struct exec *x, int32_t node) {
 void exec_free_moved(struct exec *x, int32_t mover) {
   for (int64_t b = 0; b < x->next_buffer; b++)
     if (x->buffers[b].mover == mover && x->memory[b] && x->done[x->buffers[b].release - x->first]) free_buffer(x, b);
+}
+
+int64_t exec_find_place(const struct exec *x, const struct dag_node *node) {
+  return x->places[*find_slot(x, BUFFER_DISK, node->stage, node->micro)];
 }
 
 void *exec_find_buffer(const struct exec *x, enum buffer_kind kind, int32_t stage, int32_t micro) {

@@ -190,6 +190,10 @@ static void begin_message_timed(struct exec *x, struct exec_stream *s, int32_t i
   bool rendezvous = is_rendezvous(x, node);
   *m = (struct timed_message){.ready = find_ready(x, id)};
   m->posted = m->ready;
+  if (node->peer < 0) { /* a copy: nobody else has to do with it */
+    set_times(x, id, m->ready, m->ready + x->step->times->seconds[id]);
+    return;
+  }
   if (dag_is_receive(node)) {
     if (rendezvous) m->post = comm_send_begin(comm, node->peer, exec_make_post_tag(node), &m->posted, sizeof m->posted);
     s->requests[0] = comm_receive_begin(comm, node->peer, exec_make_tag(node), &m->due, sizeof m->due);

@@ -25,7 +25,8 @@ int trainer_create(const struct trainer_config *config, struct trainer **trainer
   t->config = *config;
   t->op_seconds = MEM_NEW(double, FORECAST_OPS);
   const struct device_ops *ops = device_find(config->backend);
-  int status = ops ? ops->open(&config->device, &t->device)
+  t->config.device.host_limit = config->plan->host_limit[comm_get_rank(config->comm)];
+  int status = ops ? ops->open(&t->config.device, &t->device)
                    : error_raise(STATUS_MISTAKE, "device.backend '%s' is not available", config->backend);
   if (!status && ops->keeps_time && !config->cost)
     status = error_raise(STATUS_MISTAKE,
@@ -120,6 +121,7 @@ static int update_graph(struct trainer *t, const struct batch *batch, bool forwa
     if (!status) {
       int32_t rank = comm_get_rank(t->config.comm);
       graph->peak = dag_get_peak(graph->dag, rank, NULL);
+      graph->host_peak = dag_get_pool_peak(graph->dag, rank, POOL_HOST, NULL);
       if (trainer_keeps_time(t)) {
         price_graph(t, graph);
         expect_graph(t, graph);
@@ -199,6 +201,9 @@ static int run_training(struct trainer *t, const struct batch *batch, int64_t st
   result->predicted_peak = t->train.peak;
   CHECK(result->peak == result->predicted_peak, "device peak of step %lld is %lld bytes, predicted were %lld",
         (long long)step, (long long)result->peak, (long long)result->predicted_peak);
+  int64_t host = t->device->ops->get_host_memory(t->device).peak;
+  CHECK(host == t->train.host_peak, "host peak of step %lld is %lld bytes, predicted were %lld", (long long)step,
+        (long long)host, (long long)t->train.host_peak);
   return STATUS_OK;
 }
 

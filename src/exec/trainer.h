@@ -29,7 +29,7 @@ struct trainer_config {
 struct step_graph {
   struct plan *plan;
   struct dag *dag;
-  int64_t peak;                /* predicted bytes of this rank's device */
+  int64_t peak, host_peak;     /* predicted bytes of this rank's device and host memory */
   double *seconds;             /* [n_nodes] on a device that keeps time; else NULL */
   struct trace_span *expected; /* the same: [nodes of this rank] and the step's end, as the simulator has them */
   double expected_end;

@@ -1,0 +1,110 @@
+#include "base/worker.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+enum worker_state { WORKER_IDLE, WORKER_BUSY, WORKER_ENDS };
+
+struct worker {
+  pthread_t thread;
+  bool has_thread;
+  int n_cores, *cores;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  enum worker_state state; /* under the mutex, as all below */
+  void (*job)(void *context);
+  void *context;
+  double start, end;
+};
+
+static void do_job(struct worker *w) {
+  w->start = clock_now();
+  w->job(w->context);
+  w->end = clock_now();
+}
+
+static void *run_jobs(void *context) {
+  struct worker *w = context;
+  pthread_mutex_lock(&w->mutex);
+  while (w->state != WORKER_ENDS) {
+    if (w->state == WORKER_IDLE) {
+      pthread_cond_wait(&w->changed, &w->mutex);
+      continue;
+    }
+    pthread_mutex_unlock(&w->mutex); /* nobody touches a job under way */
+    do_job(w);
+    pthread_mutex_lock(&w->mutex);
+    if (w->state == WORKER_BUSY) w->state = WORKER_IDLE;
+  }
+  pthread_mutex_unlock(&w->mutex);
+  return NULL;
+}
+
+struct worker *worker_create(const int *cores, int n_cores) {
+  struct worker *w = MEM_NEW(struct worker, 1);
+  w->n_cores = cores ? n_cores : 0;
+  w->cores = MEM_NEW(int, w->n_cores);
+  for (int i = 0; i < w->n_cores; i++) w->cores[i] = cores[i];
+  pthread_mutex_init(&w->mutex, NULL);
+  pthread_cond_init(&w->changed, NULL);
+  return w;
+}
+
+/* Signals are for the main thread. */
+static void start_thread(struct worker *w) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  w->has_thread = pthread_create(&w->thread, NULL, run_jobs, w) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!w->has_thread || !w->n_cores) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int i = 0; i < w->n_cores; i++) CPU_SET(w->cores[i], &set);
+  pthread_setaffinity_np(w->thread, sizeof set, &set);
+}
+
+void worker_begin(struct worker *w, void (*job)(void *context), void *context) {
+  if (!w->has_thread) start_thread(w);
+  pthread_mutex_lock(&w->mutex);
+  CHECK(w->state == WORKER_IDLE, "a job begins before the one before has ended");
+  w->job = job;
+  w->context = context;
+  if (w->has_thread)
+    w->state = WORKER_BUSY;
+  else
+    do_job(w);
+  pthread_cond_signal(&w->changed);
+  pthread_mutex_unlock(&w->mutex);
+}
+
+bool worker_test(struct worker *w, double *start, double *end) {
+  pthread_mutex_lock(&w->mutex);
+  bool done = w->state == WORKER_IDLE;
+  *start = done ? w->start : 0;
+  *end = done ? w->end : 0;
+  pthread_mutex_unlock(&w->mutex);
+  return done;
+}
+
+void worker_destroy(struct worker **worker) {
+  struct worker *w = *worker;
+  if (!w) return;
+  if (w->has_thread) {
+    pthread_mutex_lock(&w->mutex);
+    w->state = WORKER_ENDS;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+    pthread_join(w->thread, NULL);
+  }
+  pthread_mutex_destroy(&w->mutex);
+  pthread_cond_destroy(&w->changed);
+  mem_free(w->cores);
+  mem_free(w);
+  *worker = NULL;
+}

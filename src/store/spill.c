@@ -1,0 +1,252 @@
+#include "store/spill.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/worker.h"
+#include "store/disk.h"
+#include "store/h5.h"
+
+enum { ALIGN = 4096 };
+static const char prefix[] = "penstock-spill-", suffix[] = ".h5";
+
+struct block {
+  int64_t place, bytes; /* place: in the dataset */
+  uint64_t hash;
+  bool written;
+};
+
+struct spill {
+  char *path;
+  int descriptor;
+  int64_t limit, range, data_offset; /* of the dataset: its bytes, where it starts in the file */
+  int64_t used, peak;
+  struct block *blocks; /* live ones, by place */
+  int64_t n_blocks, n_room;
+  struct worker *worker;
+  /* The job: its own copy of the block, and how it ended. */
+  struct {
+    struct block block;
+    void *data;
+    bool writes, damaged;
+    int error;
+    bool under_way;
+  } job;
+};
+
+/* ---- the file ---- */
+
+/* Removes a file of a run that is gone: the lock of one that lives is held. */
+static void remove_stale(const char *folder, const char *name) {
+  size_t n = strlen(name);
+  if (strncmp(name, prefix, strlen(prefix)) || n < strlen(suffix) || strcmp(name + n - strlen(suffix), suffix)) return;
+  char *path = mem_format("%s/%s", folder, name);
+  int descriptor = open(path, O_RDWR | O_CLOEXEC);
+  if (descriptor >= 0 && !flock(descriptor, LOCK_EX | LOCK_NB)) unlink(path);
+  if (descriptor >= 0) close(descriptor);
+  mem_free(path);
+}
+
+static void reclaim(const char *folder) {
+  DIR *dir = opendir(folder);
+  if (!dir) return;
+  for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) remove_stale(folder, entry->d_name);
+  closedir(dir);
+}
+
+static char *make_path(const char *folder, const char *run, int32_t rank) {
+  char host[128] = "";
+  gethostname(host, sizeof host - 1);
+  const char *name = strrchr(run, '/') ? strrchr(run, '/') + 1 : run;
+  return mem_format("%s/%s%s-%s-%ld-%d%s", folder, prefix, name, host, (long)getpid(), (int)rank, suffix);
+}
+
+static int create_file(struct spill *s) {
+  struct h5_file *file;
+  int64_t dims[1] = {s->range};
+  int status = h5_create(s->path, &file);
+  if (status) return status;
+  status = h5_reserve_dataset(file, "/blocks", H5_INT8, 1, dims, &s->data_offset);
+  if (status) {
+    h5_discard(&file);
+    return status;
+  }
+  return h5_close(&file);
+}
+
+/* A file that appears between its creation and its lock may be taken for a stale one: then it is made again. */
+static int open_file(struct spill *s) {
+  for (int tries = 0; tries < 10; tries++) {
+    int status = create_file(s);
+    if (status) return status;
+    s->descriptor = open(s->path, O_RDWR | O_CLOEXEC);
+    struct stat own, named;
+    if (s->descriptor >= 0 && !flock(s->descriptor, LOCK_EX | LOCK_NB) && !fstat(s->descriptor, &own) &&
+        !stat(s->path, &named) && own.st_ino == named.st_ino)
+      return STATUS_OK;
+    if (s->descriptor >= 0) close(s->descriptor);
+    s->descriptor = -1;
+  }
+  return error_raise(STATUS_FAILED, "%s: cannot be opened and locked: %s", s->path, strerror(errno));
+}
+
+int spill_open(const char *folder, const char *run, int32_t rank, int64_t limit, int64_t most, struct spill **spill) {
+  *spill = NULL;
+  int status = disk_make_folder(folder);
+  if (status) return error_wrap("memory.spill_folder");
+  reclaim(folder);
+  struct spill *s = MEM_NEW(struct spill, 1);
+  s->path = make_path(folder, run, rank);
+  s->descriptor = -1;
+  s->limit = limit;
+  s->range = 4 * most + ((int64_t)1 << 20); /* with holes */
+  s->worker = worker_create(NULL, 0);
+  status = open_file(s);
+  if (status) {
+    spill_close(&s);
+    return error_wrap("memory.spill_folder");
+  }
+  *spill = s;
+  return STATUS_OK;
+}
+
+void spill_close(struct spill **spill) {
+  struct spill *s = *spill;
+  if (!s) return;
+  worker_destroy(&s->worker);
+  if (s->descriptor >= 0) {
+    unlink(s->path);
+    close(s->descriptor);
+  }
+  mem_free(s->path);
+  mem_free(s->blocks);
+  mem_free(s);
+  *spill = NULL;
+}
+
+/* ---- room ---- */
+
+static int64_t round_up(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+/* Index of the live block before which the first hole that fits lies; n_blocks for the end. */
+static int64_t find_hole(const struct spill *s, int64_t bytes, int64_t *place) {
+  int64_t end = 0;
+  for (int64_t i = 0; i < s->n_blocks; i++) {
+    *place = end;
+    if (s->blocks[i].place - end >= bytes) return i;
+    end = s->blocks[i].place + round_up(s->blocks[i].bytes);
+  }
+  *place = end;
+  return s->n_blocks;
+}
+
+int64_t spill_alloc(struct spill *s, int64_t bytes, const char *what) {
+  int64_t place, at = find_hole(s, round_up(bytes), &place);
+  if (bytes > s->limit - s->used || place + round_up(bytes) > s->range) {
+    error_raise(STATUS_FAILED, "%s: %s needs %lld bytes, %lld of memory.spill_limit %lld are in use", s->path, what,
+                (long long)bytes, (long long)s->used, (long long)s->limit);
+    return -1;
+  }
+  if (s->n_blocks == s->n_room) {
+    s->n_room = s->n_room ? 2 * s->n_room : 16;
+    s->blocks = mem_resize(s->blocks, sizeof *s->blocks * (size_t)s->n_room);
+  }
+  memmove(s->blocks + at + 1, s->blocks + at, sizeof *s->blocks * (size_t)(s->n_blocks - at));
+  s->blocks[at] = (struct block){.place = place, .bytes = bytes};
+  s->n_blocks++;
+  s->used += bytes;
+  if (s->used > s->peak) s->peak = s->used;
+  return place;
+}
+
+static struct block *find_block(const struct spill *s, int64_t place) {
+  int64_t low = 0, high = s->n_blocks;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (s->blocks[middle].place < place)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  CHECK(low < s->n_blocks && s->blocks[low].place == place, "there is no block at %lld of %s", (long long)place,
+        s->path);
+  return &s->blocks[low];
+}
+
+void spill_free(struct spill *s, int64_t place) {
+  struct block *block = find_block(s, place);
+  int64_t at = block - s->blocks;
+  s->used -= block->bytes;
+  s->n_blocks--;
+  memmove(s->blocks + at, s->blocks + at + 1, sizeof *s->blocks * (size_t)(s->n_blocks - at));
+}
+
+int64_t spill_get_used(const struct spill *s) { return s->used; }
+int64_t spill_get_peak(const struct spill *s) { return s->peak; }
+void spill_reset_peak(struct spill *s) { s->peak = s->used; }
+
+/* ---- jobs ---- */
+
+/* On the worker's thread: no errors are recorded here. */
+static void run_job(void *context) {
+  struct spill *s = context;
+  struct block *block = &s->job.block;
+  int64_t offset = s->data_offset + block->place;
+  if (s->job.writes) {
+    block->hash = hash_bytes(s->job.data, (size_t)block->bytes, 0);
+    s->job.error = disk_write_at(s->descriptor, s->job.data, block->bytes, offset);
+  } else {
+    s->job.error = disk_read_at(s->descriptor, s->job.data, block->bytes, offset);
+    s->job.damaged = !s->job.error && hash_bytes(s->job.data, (size_t)block->bytes, 0) != block->hash;
+  }
+}
+
+static void begin(struct spill *s, int64_t place, void *data, bool writes) {
+  s->job.block = *find_block(s, place);
+  CHECK(writes || s->job.block.written, "a block of %s is read before it is written", s->path);
+  s->job.data = data;
+  s->job.writes = writes;
+  s->job.damaged = false;
+  s->job.error = 0;
+  s->job.under_way = true;
+  worker_begin(s->worker, run_job, s);
+}
+
+void spill_begin_write(struct spill *s, int64_t place, const void *data) {
+  begin(s, place, (void *)(uintptr_t)data, true);
+}
+
+void spill_begin_read(struct spill *s, int64_t place, void *data) { begin(s, place, data, false); }
+
+static int conclude(struct spill *s) {
+  const struct block *done = &s->job.block;
+  struct block *block = find_block(s, done->place);
+  if (s->job.error && s->job.writes) return disk_raise_write(s->path, s->job.error, done->bytes);
+  if (s->job.error)
+    return error_raise(STATUS_FAILED, "%s: %lld bytes cannot be read: %s", s->path, (long long)done->bytes,
+                       strerror(s->job.error));
+  if (s->job.damaged)
+    return error_raise(STATUS_FAILED,
+                       "%s is damaged: %lld bytes of activations are not what was written; start the run again, with "
+                       "another memory.spill_folder",
+                       s->path, (long long)done->bytes);
+  block->hash = done->hash;
+  block->written = true;
+  return STATUS_OK;
+}
+
+bool spill_test(struct spill *s, int *status, double *start, double *end) {
+  if (!worker_test(s->worker, start, end)) return false;
+  *status = s->job.under_way ? conclude(s) : STATUS_OK;
+  s->job.under_way = false;
+  return true;
+}
