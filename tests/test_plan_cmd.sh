@@ -114,6 +114,8 @@ says '^predicted step 33 ms'
 says '^   0 +24 +0 +0 +9 +0 +0$'
 says '^ +0 +6 +3$'
 says '^critical path: [0-9]+ nodes, F 11 ms B 22 ms$'
+says '^ +0 +[0-9]+ +0  F stage 0 micro-batch 0'
+says '^ +[0-9]+ +33 +0  (B stage 0 micro-batch [0-9]+ to )?B stage 0 micro-batch 7'
 run 0 simulate first.h5 --json --iterations 3
 gives iterations 3
 gives_near makespan_s 0.099

@@ -1,11 +1,11 @@
 /* The simulator against closed forms and worked examples: GPipe and 1F1B with uniform times, messages, several iterations,
- * idle time by cause; every node after what it waits for. */
+ * idle time by cause, the critical path, memory; every node after what it waits for. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "dag/dag.h"
 #include "plan/planner.h"
-#include "sim/sim.h"
+#include "sim/sim_path.h"
 #include "t.h"
 #include "tiny_model.h"
 
@@ -138,6 +138,173 @@ static void test_exposed(void) {
       }
 }
 
+/* ---- the network ---- */
+
+static const struct sim_result *run_case(struct sim **sim, const struct step_case *c, int64_t eager_bytes) {
+  struct sim_times times = {c->seconds, eager_bytes};
+  *sim = sim_create(c->dag, c->plan->n_stages);
+  return sim_run(*sim, &times, 1);
+}
+
+/* Both directions at once: no message waits for one that comes towards it, so all leave as soon as they are made. They take
+ * less than any pass, so those of their own direction are gone by then. */
+static void test_full_duplex(void) {
+  struct step_case c;
+  struct sim *sim;
+  int n_crossing = 0;
+  open_case(&c, "1f1b", 4, 12);
+  struct rng_key key = {.seed = 6, .purpose = RNG_TEST};
+  set_times(&c, 0, 0, 0.9);
+  for (int32_t v = 0; v < c.dag->n_nodes; v++)
+    if (c.dag->nodes[v].stream == STREAM_COMPUTE) c.seconds[v] = 1 + rng_uniform(&key, (uint64_t)v);
+  const struct sim_result *r = run_case(&sim, &c, INT64_MAX);
+  for (int32_t v = 0; v < c.dag->n_nodes; v++) {
+    if (c.dag->nodes[v].kind != NODE_SF && c.dag->nodes[v].kind != NODE_SB) continue;
+    T_CHECK(r->start[v] == r->end[c.dag->edge_from[c.dag->in_offset[v]]], "node %d waits", v);
+    for (int32_t u = 0; u < c.dag->n_nodes && c.dag->nodes[v].kind == NODE_SF; u++)
+      n_crossing += c.dag->nodes[u].kind == NODE_SB && c.dag->nodes[u].rank == c.dag->nodes[v].peer &&
+                    c.dag->nodes[u].peer == c.dag->nodes[v].rank && r->start[u] < r->end[v] && r->start[v] < r->end[u];
+  }
+  T_CHECK(n_crossing > 0, "no two messages cross");
+  sim_destroy(&sim);
+  close_case(&c);
+}
+
+/* One message at a time in a direction: with messages longer than passes GPipe on two ranks takes a pass each way, all
+ * messages one after the other, and a pass at their ends. */
+static void test_one_at_a_time(void) {
+  static const double longer[] = {1, 2.5};
+  for (int k = 0; k < 2; k++)
+    for (int32_t m = 1; m <= 9; m++) {
+      struct step_case c;
+      struct sim *sim;
+      double f = 1, b = 1, message = longer[k];
+      open_case(&c, "gpipe", 2, m);
+      set_times(&c, f, b, message);
+      const struct sim_result *r = run_case(&sim, &c, INT64_MAX);
+      T_CHECK(r->makespan == 2 * (f + b) + 2 * m * message, "m %d, messages %g: %g", m, message, r->makespan);
+      check_times(&c, r);
+      sim_destroy(&sim);
+      close_case(&c);
+    }
+}
+
+/* The second rank takes three times as long: forward k ends there at 5 + 3k, and the receive of forward i is posted when
+ * forward i-2 has ended. Eager messages leave when they are made, at i + 1; rendezvous ones wait for the receive. */
+static void test_rendezvous(void) {
+  enum { M = 7 };
+  struct step_case c;
+  open_case(&c, "gpipe", 2, M);
+  set_times(&c, 1, 1, 1);
+  int64_t bytes = 0;
+  for (int32_t v = 0; v < c.dag->n_nodes; v++) {
+    if (c.dag->nodes[v].rank == 1 && c.dag->nodes[v].kind == NODE_F) c.seconds[v] = 3;
+    if (c.dag->nodes[v].kind == NODE_SF) bytes = c.dag->nodes[v].bytes;
+  }
+  for (int rendezvous = 0; rendezvous < 2; rendezvous++) {
+    struct sim *sim;
+    const struct sim_result *r = run_case(&sim, &c, bytes - rendezvous); /* up to this size: eager */
+    for (int32_t v = 0; v < c.dag->n_nodes; v++) {
+      const struct dag_node *n = &c.dag->nodes[v];
+      double eager = n->micro + 1, posted = n->micro >= 2 ? 3 * n->micro - 1 : 0;
+      if (n->kind == NODE_SF)
+        T_CHECK(r->start[v] == (rendezvous && posted > eager ? posted : eager), "%s, message %d leaves at %g",
+                rendezvous ? "rendezvous" : "eager", n->micro, r->start[v]);
+      if (n->kind == NODE_F && n->rank == 1)
+        T_CHECK(r->end[v] == 5 + 3 * n->micro, "forward %d: %g", n->micro, r->end[v]);
+    }
+    check_times(&c, r);
+    sim_destroy(&sim);
+  }
+  close_case(&c);
+}
+
+/* ---- critical path ---- */
+
+/* It has no gaps and is as long as the step. What lengthens one of its passes lengthens the step by as much at least. */
+static void check_path(const struct step_case *c, const struct sim_times *times, struct sim *sim, uint64_t random) {
+  const struct sim_result *r = sim_run(sim, times, 1);
+  struct sim_path path = sim_path_find(c->dag, r);
+  double at = 0, sum = 0, before = r->makespan;
+  int64_t n = 0;
+  for (int64_t k = 0; k < path.n_runs; k++) {
+    T_CHECK(path.runs[k].from == at && path.runs[k].until >= at, "run %lld: from %g after %g", (long long)k,
+            path.runs[k].from, at);
+    at = path.runs[k].until;
+    n += path.runs[k].n_nodes;
+  }
+  for (int k = 0; k < NODE_KIND_COUNT; k++) sum += path.seconds[k];
+  T_CHECK(at == before && fabs(sum - before) < 1e-9 && n == path.n_nodes, "path %g, %g of %g", at, sum, before);
+  int32_t v = path.runs[random % (uint64_t)path.n_runs].first;
+  if (c->dag->nodes[v].stream != STREAM_RECEIVE && c->dag->nodes[v].kind != NODE_N) {
+    c->seconds[v] += 0.25;
+    double after = sim_run(sim, times, 1)->makespan;
+    T_CHECK(after >= before + 0.25 - 1e-9, "node %d by 0.25: %g after %g", v, after, before);
+    c->seconds[v] -= 0.25;
+  }
+  sim_path_fini(&path);
+}
+
+/* GPipe's path: down the pipeline, the passes of a rank, and up. */
+static void test_path_of_gpipe(void) {
+  struct step_case c;
+  struct sim *sim;
+  open_case(&c, "gpipe", 4, 5);
+  set_times(&c, 1, 2, 0.5);
+  const struct sim_result *r = run_case(&sim, &c, INT64_MAX);
+  struct sim_path path = sim_path_find(c.dag, r);
+  T_CHECK(path.seconds[NODE_F] == 8 && path.seconds[NODE_B] == 16, "F %g B %g", path.seconds[NODE_F],
+          path.seconds[NODE_B]);
+  T_CHECK(path.seconds[NODE_SF] == 1.5 && path.seconds[NODE_SB] == 1.5, "SF %g", path.seconds[NODE_SF]);
+  sim_path_fini(&path);
+  sim_destroy(&sim);
+  close_case(&c);
+}
+
+/* ---- memory ---- */
+
+struct event {
+  double at;
+  int64_t bytes;
+};
+
+static int compare_events(const void *left, const void *right) {
+  const struct event *a = left, *b = right;
+  if (a->at != b->at) return a->at < b->at ? -1 : 1;
+  return (a->bytes > b->bytes) - (a->bytes < b->bytes); /* what is freed comes before what is allocated */
+}
+
+/* The columns of the nodes give the memory of every instant: its highest is the peak. All passes take time here, else what
+ * one allocates and frees at once would not be seen. */
+static void test_memory(void) {
+  static const char *const planners[] = {"gpipe", "1f1b", "zb-h1"};
+  for (int k = 0; k < 3; k++) {
+    struct step_case c;
+    struct sim *sim;
+    open_case(&c, planners[k], 4, 9);
+    for (int32_t v = 0; v < c.dag->n_nodes; v++) c.seconds[v] = c.dag->nodes[v].stream == STREAM_RECEIVE ? 0 : 1;
+    const struct sim_result *r = run_case(&sim, &c, INT64_MAX);
+    struct event *events = MEM_NEW(struct event, 2 * (int64_t)c.dag->n_nodes);
+    for (int32_t rank = 0; rank < 4; rank++) {
+      int64_t use = c.dag->device_static[rank], peak = use, n = 0;
+      for (int32_t v = c.dag->rank_offset[rank]; v < c.dag->rank_offset[rank + 1]; v++) {
+        events[n++] = (struct event){r->start[v], c.dag->nodes[v].device_alloc};
+        events[n++] = (struct event){r->end[v], -c.dag->nodes[v].device_free};
+      }
+      qsort(events, (size_t)n, sizeof *events, compare_events);
+      for (int64_t i = 0; i < n; i++) {
+        use += events[i].bytes;
+        if (use > peak) peak = use;
+      }
+      T_CHECK(use == c.dag->device_static[rank], "%s: %lld bytes left on rank %d", planners[k], (long long)use, rank);
+      T_CHECK(peak == dag_get_peak(c.dag, rank, NULL), "%s: rank %d: %lld", planners[k], rank, (long long)peak);
+    }
+    mem_free(events);
+    sim_destroy(&sim);
+    close_case(&c);
+  }
+}
+
 static void test_random_times(void) {
   for (int32_t trial = 0; trial < 60; trial++) {
     struct rng_key key = {.seed = 5, .purpose = RNG_TEST, .a = (uint32_t)trial};
@@ -148,6 +315,7 @@ static void test_random_times(void) {
     struct sim *sim = sim_create(c.dag, c.plan->n_stages);
     struct sim_times times = {c.seconds, trial % 3 ? 0 : INT64_MAX};
     check_times(&c, sim_run(sim, &times, 1));
+    for (uint64_t k = 0; k < 5; k++) check_path(&c, &times, sim, rng_bits(&key, (uint64_t)c.dag->n_nodes + k));
     sim_destroy(&sim);
     close_case(&c);
   }
@@ -157,6 +325,11 @@ int main(void) {
   test_closed_forms();
   test_bubbles();
   test_messages();
+  test_full_duplex();
+  test_one_at_a_time();
+  test_rendezvous();
+  test_path_of_gpipe();
+  test_memory();
   test_exposed();
   test_random_times();
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());

@@ -8,7 +8,7 @@
 #include "dag/dag.h"
 #include "plan/recompute.h"
 #include "report/plan_report.h"
-#include "sim/sim.h"
+#include "sim/sim_path.h"
 
 static json_t *make_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 static json_t *make_bytes(int64_t bytes) { return bytes == INT64_MAX ? json_null() : json_integer(bytes); }
@@ -62,6 +62,32 @@ static json_t *make_times(const struct plan_report *r) {
   return list;
 }
 
+static json_t *make_bubbles(const struct plan_report *r) {
+  json_t *list = json_array();
+  for (int32_t s = 0; s < r->plan->n_stages; s++)
+    json_array_append_new(list,
+                          json_pack("{s:i, s:f, s:f}", "stage", (int)s, "forward_s", r->sim->stages[s].forward_bubble,
+                                    "backward_s", r->sim->stages[s].backward_bubble));
+  return list;
+}
+
+/* Runs of the critical path, those that take no time left out. */
+static json_t *make_path(const struct plan_report *r) {
+  struct sim_path path = sim_path_find(r->dag, r->sim);
+  json_t *list = json_array();
+  for (int64_t k = 0; k < path.n_runs; k++) {
+    const struct sim_path_run *run = &path.runs[k];
+    const struct dag_node *n = &r->dag->nodes[run->first];
+    if (run->until <= run->from) continue;
+    json_array_append_new(list, json_pack("{s:i, s:s, s:i, s:i, s:I, s:f, s:f}", "rank", (int)n->rank, "stream",
+                                          stream_get_name((enum stream)n->stream), "first_node", (int)run->first,
+                                          "last_node", (int)run->last, "nodes", (json_int_t)run->n_nodes, "start_s",
+                                          run->from, "end_s", run->until));
+  }
+  sim_path_fini(&path);
+  return list;
+}
+
 static void put_plan(json_t *root, const struct plan_report *r) {
   struct plan_shares shares = plan_report_get_shares(r);
   json_object_set_new(root, "planner", json_string(r->plan->planner));
@@ -78,6 +104,8 @@ static void put_plan(json_t *root, const struct plan_report *r) {
   json_object_set_new(root, "peaks", make_peaks(r->dag));
   json_object_set_new(root, "limits", make_limits(r->plan));
   json_object_set_new(root, "times", make_times(r));
+  json_object_set_new(root, "bubbles", make_bubbles(r));
+  json_object_set_new(root, "critical_path", make_path(r));
 }
 
 static json_t *make_choice(const struct plan_choice *c) {

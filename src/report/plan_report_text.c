@@ -10,9 +10,9 @@
 #include "plan/recompute.h"
 #include "report/plan_report.h"
 #include "report/report_step.h"
-#include "sim/sim.h"
+#include "sim/sim_path.h"
 
-enum { RANKS_DRAWN = 32, RANKS_LISTED = 64 };
+enum { RANKS_DRAWN = 32, RANKS_LISTED = 64, RUNS_LISTED = 24 };
 static const double MIB = 1024.0 * 1024.0;
 
 /* Mean seconds of a stage's passes over the micro-batches. */
@@ -166,27 +166,38 @@ static void print_ranks(FILE *out, const struct plan_report *r) {
             r->sim->stages[s].backward_bubble * 1e3);
 }
 
-/* The chain that ends last, each node of it after the one that let it start: what it is made of. */
-static void print_critical_path(FILE *out, const struct plan_report *r) {
-  const struct sim_result *sim = r->sim;
-  double seconds[NODE_KIND_COUNT] = {0}, last_end = 0, covered;
-  int32_t v = -1;
-  int64_t n = 0;
-  for (int32_t u = 0; u < r->dag->n_nodes; u++)
-    if (sim->end[u] > last_end) last_end = sim->end[v = u];
-  covered = last_end;
-  for (; v >= 0 && n < r->dag->n_nodes; v = sim->binder[v], n++) {
-    /* A norm, and a receive, begin before what ends them. */
-    int32_t before = sim->binder[v];
-    double from = before >= 0 && sim->end[before] > sim->start[v] ? sim->end[before] : sim->start[v];
-    double end = sim->end[v] < covered ? sim->end[v] : covered;
-    if (end > from) seconds[r->dag->nodes[v].kind] += end - from;
-    if (from < covered) covered = from;
+/* "F 0 .. B 3": the first and the last node of a run. */
+static void print_run(FILE *out, const struct dag *dag, const struct sim_path_run *run) {
+  const int32_t ends[2] = {run->first, run->last};
+  fprintf(out, "%10.6g  %10.6g  %5d  ", run->from * 1e3, run->until * 1e3, (int)dag->nodes[run->first].rank);
+  for (int k = 0; k < (run->n_nodes > 1 ? 2 : 1); k++) {
+    char text[80];
+    dag_describe_node(&dag->nodes[ends[k]], text, sizeof text);
+    fprintf(out, "%s%s", k ? " to " : "", text);
   }
-  fprintf(out, "\ncritical path: %" PRId64 " nodes,", n);
+  if (run->n_nodes > 2) fprintf(out, ", %" PRId64 " nodes", run->n_nodes);
+  fputc('\n', out);
+}
+
+/* The chain that ends last, each node of it after the one that let it start. Runs without time of their own (messages that
+ * take none) are not worth a line. */
+static void print_critical_path(FILE *out, const struct plan_report *r) {
+  struct sim_path path = sim_path_find(r->dag, r->sim);
+  fprintf(out, "\ncritical path: %" PRId64 " nodes,", path.n_nodes);
   for (int k = 0; k < NODE_KIND_COUNT; k++)
-    if (seconds[k] > 0) fprintf(out, " %s %.4g ms", node_kind_get_name((enum node_kind)k), seconds[k] * 1e3);
-  fprintf(out, "\n");
+    if (path.seconds[k] > 0) fprintf(out, " %s %.4g ms", node_kind_get_name((enum node_kind)k), path.seconds[k] * 1e3);
+  fprintf(out, "\n   from ms    until ms   rank\n");
+  int64_t n = 0, shown = 0;
+  for (int64_t k = 0; k < path.n_runs; k++) n += path.runs[k].until > path.runs[k].from;
+  for (int64_t k = 0; k < path.n_runs; k++) {
+    if (path.runs[k].until <= path.runs[k].from) continue;
+    if (n <= RUNS_LISTED || shown < RUNS_LISTED / 2 || shown >= n - RUNS_LISTED / 2)
+      print_run(out, r->dag, &path.runs[k]);
+    else if (shown == RUNS_LISTED / 2)
+      fprintf(out, "... %" PRId64 " more\n", n - RUNS_LISTED);
+    shown++;
+  }
+  sim_path_fini(&path);
 }
 
 char *plan_report_format_times(const struct plan_report *r) {
