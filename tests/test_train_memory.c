@@ -180,7 +180,7 @@ static void test_device(const struct train_job *job) {
 
 /* Many steps of lengths drawn anew under a limit of the largest one's peak: nothing grows and no hole is in the way. */
 static void test_many_steps(const struct train_job *job) {
-  enum { STEPS = 200 };
+  enum { STEPS = 500 };
   struct model *model = train_make_model(json);
   struct train_setup setup = {.optimizer = train_make_optimizer(1)};
   struct batch batch = make_lengths(model, 1);
