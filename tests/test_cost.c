@@ -6,10 +6,10 @@
 
 #include "cost/cost.h"
 #include "dag/dag_price.h"
-#include "make_plan.h"
 #include "model/footprint.h"
 #include "model/op_work.h"
 #include "plan/recompute.h"
+#include "random_moves.h"
 
 static bool is_close(double a, double b) { return fabs(a - b) <= 1e-12 * (fabs(a) + fabs(b)) + 1e-18; }
 
@@ -130,6 +130,40 @@ static void test_uniform_values(void) {
   check_ms(&p, NODE_I, 0, 0);
   check_ms(&p, NODE_F, 1, 3);
   free_priced(&p);
+  cost_destroy(&cost);
+  model_destroy(&model);
+}
+
+/* A block that leaves, or comes back, takes its own rank's time for what of all that the stage keeps does move. */
+static void test_uniform_blocks(void) {
+  struct model *model = make_tiny_model(8, false);
+  struct cost *cost =
+      make_cost("cost: {source: uniform, uniform: {forward_ms: 3, evict_ms: [4, 9, 9, 9]}}\n", model, 4);
+  struct plan_micro micro[4] = {{1, 8, 8, 8}, {1, 8, 8, 8}, {2, 8, 16, 16}, {2, 4, 8, 8}};
+  for (int half = 0; half < 2; half++) {
+    struct plan *plan = make_cut_plan(model, "bpipe", 4, 1, NULL);
+    T_CHECK(plan->n_moves > 0 && plan->moves[0].stage == 0, "%d moves", plan->n_moves);
+    for (int32_t l = 0; l < plan->n_layers; l++)
+      if (half && l % 2) plan->moved[l] = 0;
+    struct priced p = price_plan(plan, model, cost);
+    for (int32_t v = 0; v < p.dag->n_nodes; v++) {
+      const struct dag_node *n = &p.dag->nodes[v];
+      if (n->kind != NODE_ES && n->kind != NODE_LS) continue;
+      double all = 0, moves = 0;
+      for (int32_t l = 0; l < plan->stages[0].n_layers; l++) {
+        struct footprint f;
+        footprint_layer(model, &model->layers[l], micro[n->micro].rows, micro[n->micro].length, 0, 0, &f);
+        double bytes = (double)(f.bytes[REGION_KEEP_INPUT] + f.bytes[REGION_KEEP_WEIGHT]), hidden = 0;
+        if (l) hidden = (double)footprint_boundary(model, micro[n->micro].rows, micro[n->micro].length);
+        all += bytes + hidden;
+        if (plan->moved[l]) moves += bytes + hidden;
+      }
+      T_CHECK(n->stage == 0 && is_close(p.seconds[v], 4e-3 * moves / all), "%s takes %g s, %g of %g bytes move",
+              node_kind_get_name((enum node_kind)n->kind), p.seconds[v], moves, all);
+      T_CHECK(!half == (moves == all), "%g of %g bytes move", moves, all);
+    }
+    free_priced(&p);
+  }
   cost_destroy(&cost);
   model_destroy(&model);
 }
@@ -408,7 +442,9 @@ static double sum_node(const struct cost *cost, const struct model *model, const
   case NODE_I: return sum_stage(cost, plan, n, COST_INPUT);
   case NODE_W: return sum_stage(cost, plan, n, COST_WEIGHT);
   case NODE_SF:
-  case NODE_SB: return cost_get_message(cost, n->rank, n->peer, n->bytes);
+  case NODE_SB:
+  case NODE_ES:
+  case NODE_LS: return cost_get_message(cost, n->rank, n->peer, n->bytes);
   case NODE_ST: return cost_get_tie(cost, n->rank, n->peer, n->bytes);
   case NODE_U: {
     bool copy = n->layer == model->n_layers - 1 && plan_get_rank(plan, 0) != n->rank;
@@ -457,6 +493,7 @@ static void test_graphs(void) {
     struct model *model = make_tiny_model(3, trial % 2);
     struct plan *plan = make_random_plan(model);
     if (!plan->forward_only && trial % 3) put_random_recompute(plan, model);
+    if (trial % 4) put_possible_moves(plan, model, 2);
     struct cost *cost = make_cost("device: {rank_speeds: {0: 0.7}}\ncost: {node_size: 2}\n", model, plan->n_ranks);
     struct priced p = price_plan(plan, model, cost);
     for (int32_t v = 0; v < p.dag->n_nodes; v++) {
@@ -476,8 +513,7 @@ static void test_graphs(void) {
     cost_destroy(&cost);
     model_destroy(&model);
   }
-  /* Blocks of activations move in plans of their own. */
-  for (int k = 0; k <= NODE_N; k++) T_CHECK(found[k] > 0, "no %s was priced", node_kind_get_name((enum node_kind)k));
+  for (int k = 0; k <= NODE_LR; k++) T_CHECK(found[k] > 0, "no %s was priced", node_kind_get_name((enum node_kind)k));
 }
 
 int main(void) {
@@ -485,6 +521,7 @@ int main(void) {
   if (!mkdtemp(folder) || chdir(folder)) return 1;
   test_uniform_values();
   test_uniform_lists();
+  test_uniform_blocks();
   test_uniform_recompute();
   test_table();
   test_table_refusals();

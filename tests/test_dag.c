@@ -113,6 +113,38 @@ static void check_covers(const struct dag *dag, const struct dag_buffer *b, int3
           "%s stage %d micro-batch %d", buffer_kind_get_name(b->kind), b->stage, b->micro);
 }
 
+static const struct dag_buffer *find_last(const struct dag *dag, enum buffer_kind kind, int32_t stage, int32_t micro) {
+  const struct dag_buffer *last = NULL;
+  for (int64_t k = 0; k < dag->n_buffers; k++)
+    if (dag->buffers[k].kind == kind && dag->buffers[k].stage == stage && dag->buffers[k].micro == micro)
+      last = &dag->buffers[k];
+  return last;
+}
+
+/* What may be away between forward and backward: one buffer, or two about the time when it is. */
+static void check_movable(const struct dag *dag, const struct plan *plan, enum buffer_kind kind, bool moves, int32_t f,
+                          int32_t last, int64_t bytes) {
+  int32_t s = dag->nodes[f].stage, i = dag->nodes[f].micro;
+  const struct plan_move *m = plan_find_move(plan, s, i);
+  const struct dag_buffer *first = find_buffer(dag, kind, s, i), *again = find_last(dag, kind, s, i);
+  if (bytes == 0) return;
+  if (!m || !moves) {
+    T_CHECK(first == again, "%s twice", buffer_kind_get_name(kind));
+    check_covers(dag, first, f, last, bytes);
+    return;
+  }
+  int32_t order = dag->rank_offset[dag->nodes[f].rank];
+  check_covers(dag, first, f, order + m->out_start, bytes);
+  check_covers(dag, again, order + m->in_start, last, bytes);
+  T_CHECK(first->release == order + m->out_end && again->alloc == order + m->in_start, "%s of a block that moves",
+          buffer_kind_get_name(kind));
+  const struct dag_buffer *guest = find_buffer(dag, BUFFER_GUEST, s, i);
+  int32_t host = dag->rank_offset[m->peer];
+  T_CHECK(guest && guest->rank == m->peer && guest->alloc == host + m->peer_start &&
+              guest->release == host + m->peer_end,
+          "the block of stage %d micro-batch %d on another rank", s, i);
+}
+
 /* Every (stage, micro-batch) has what its passes read, as long as they need it. */
 static void check_lives(const struct dag *dag, const struct plan *plan, const struct model *model) {
   for (int32_t s = 0; s < plan->n_stages; s++)
@@ -121,11 +153,15 @@ static void check_lives(const struct dag *dag, const struct plan *plan, const st
       if (plan->forward_only) in = w = f;
       struct footprint_stage regions;
       footprint_stage(model, plan->stages[s].first_layer, plan->stages[s].n_layers, plan->micro[i].rows,
-                      plan->micro[i].length, NULL, NULL, &regions);
+                      plan->micro[i].length, NULL, plan->moved ? plan->moved + plan->stages[s].first_layer : NULL,
+                      &regions);
       int64_t boundary = footprint_boundary(model, plan->micro[i].rows, plan->micro[i].length);
       if (regions.keep_input) check_covers(dag, find_buffer(dag, BUFFER_KEEP_INPUT, s, i), f, in, regions.keep_input);
       if (regions.keep_weight) check_covers(dag, find_buffer(dag, BUFFER_KEEP_WEIGHT, s, i), f, w, regions.keep_weight);
-      if (s > 0) check_covers(dag, find_buffer(dag, BUFFER_INPUT, s, i), f, w, boundary);
+      check_movable(dag, plan, BUFFER_MOVE_INPUT, true, f, in, regions.move_input);
+      check_movable(dag, plan, BUFFER_MOVE_WEIGHT, true, f, w, regions.move_weight);
+      bool hidden = plan->moved && plan->moved[plan->stages[s].first_layer] >> FOOTPRINT_MOVES_HIDDEN & 1;
+      if (s > 0) check_movable(dag, plan, BUFFER_INPUT, hidden, f, w, boundary);
       T_CHECK(s > 0 || !find_buffer(dag, BUFFER_INPUT, s, i), "the first stage has no input");
       bool sends = s + 1 < plan->n_stages && plan_get_rank(plan, s) != plan_get_rank(plan, s + 1);
       if (sends) check_covers(dag, find_buffer(dag, BUFFER_OUTPUT, s, i), f, f, boundary);
@@ -180,6 +216,11 @@ static void check_message_buffers(const struct naive_run *run) {
     if (receive < 0) continue;
     int32_t use = b->kind == BUFFER_INPUT ? find_node(dag, NODE_F, b->stage, b->micro)
                                           : find_pass(dag, NODE_I, b->stage, b->micro);
+    if (b->alloc > use) { /* with its block, back from another rank */
+      receive = find_node(dag, NODE_LR, b->stage, b->micro);
+      T_CHECK(receive >= 0 && run->start[receive] >= run->end[b->alloc - 1], "a block is back before its memory");
+      continue;
+    }
     T_CHECK(b->alloc == use - (dag->nodes[use].position > 0), "charged one node ahead");
     if (dag->nodes[b->alloc].position > 0)
       T_CHECK(run->start[receive] >= run->end[b->alloc - 1], "a message arrives before its buffer is there");

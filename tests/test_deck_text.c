@@ -54,6 +54,7 @@ static void check_yaml(void) {
       {"obscura:\n  faithful: true\n", "t.yml:1:1: section 'obscura' is not available in this version"},
       {"cost:\n  source: uniform\n", "t.yml:2:3: 'cost.source' is uniform, but 'cost.uniform' gives no times"},
       {"cost:\n  source: table\n", "t.yml:2:3: 'cost.source' is table, but 'cost.table' names no file"},
+      {"cost:\n  source: guess\n", "t.yml:2:11: 'cost.source' is 'guess'; allowed: preset, uniform, table, profile"},
       {"cost:\n  uniform: {forwrd_ms: 1}\n",
        "t.yml:2:13: 'cost.uniform' has no 'forwrd_ms' (did you mean 'forward_ms'?); allowed: a map of forward_ms"},
       {"cost:\n  uniform: {forward_ms: -1}\n", "t.yml:2:25: 'cost.uniform' is -1, out of range"},
