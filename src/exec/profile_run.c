@@ -20,6 +20,9 @@ struct slot {
   struct profile_samples samples;
 };
 
+/* The two nodes of a repetition, whole. */
+enum { FORWARD, BACKWARD, N_NODES };
+
 struct profile_run {
   struct profile_work *work;
   struct profile_piece piece;
@@ -32,6 +35,7 @@ struct profile_run {
   double loss;
   char *buffers[BUFFER_KIND_COUNT];
   struct slot *slots; /* [n_layers][LAYER_MAX_OPS][PASS_COUNT] */
+  struct profile_samples nodes[N_NODES];
   enum profile_run_way way;
   struct slot *last; /* of the op that ended last */
   double mark, marks[PROFILE_COUNTER_COUNT];
@@ -159,14 +163,19 @@ static int run_backward(struct profile_run *run) {
   return STATUS_OK;
 }
 
+static int get_node(enum pass pass) { return pass == PASS_FORWARD ? FORWARD : BACKWARD; }
+
 static void keep_times(struct profile_run *run, double *seconds) {
-  int32_t n = run->piece.n_layers * LAYER_MAX_OPS * PASS_COUNT;
-  *seconds = 0;
-  for (int32_t i = 0; i < n; i++) {
-    struct slot *slot = &run->slots[i];
-    *seconds += slot->seconds;
-    if (run->way == PROFILE_RUN_TIME) profile_samples_add(&slot->samples, slot->seconds);
-  }
+  int32_t n = run->piece.n_layers * LAYER_MAX_OPS;
+  double nodes[N_NODES] = {0};
+  for (int32_t i = 0; i < n; i++)
+    for (int pass = 0; pass < PASS_COUNT; pass++) {
+      struct slot *slot = &run->slots[i * PASS_COUNT + pass];
+      nodes[get_node((enum pass)pass)] += slot->seconds;
+      if (run->way == PROFILE_RUN_TIME) profile_samples_add(&slot->samples, slot->seconds);
+    }
+  for (int k = 0; k < N_NODES && run->way == PROFILE_RUN_TIME; k++) profile_samples_add(&run->nodes[k], nodes[k]);
+  *seconds = nodes[FORWARD] + nodes[BACKWARD];
 }
 
 int profile_run_repeat(struct profile_run *run, enum profile_run_way way, double *seconds) {
@@ -218,6 +227,7 @@ static void make_batch(struct profile_run *run, struct profile_point point) {
 }
 
 static void clear_slots(struct profile_run *run) {
+  for (int k = 0; k < N_NODES; k++) run->nodes[k].n = 0;
   for (int32_t i = 0; i < run->piece.n_layers * LAYER_MAX_OPS * PASS_COUNT; i++) {
     run->slots[i].samples.n = 0;
     for (int c = 0; c < PROFILE_COUNTER_COUNT; c++) run->slots[i].counters[c] = NAN;
@@ -235,8 +245,8 @@ void profile_run_set_point(struct profile_run *run, struct profile_point point) 
 
 /* ---- results ---- */
 
-/* All layers of a kind give samples of the same op. */
-static struct profile_op make_row(struct profile_run *run, enum layer_kind kind, int op, enum pass pass) {
+/* All layers of a kind give samples of the same op; *sum grows by the median as often as the op is there. */
+static struct profile_op make_row(struct profile_run *run, enum layer_kind kind, int op, enum pass pass, double *sum) {
   static const enum cost_pass passes[PASS_COUNT] = {
       [PASS_FORWARD] = COST_FORWARD, [PASS_INPUT] = COST_INPUT, [PASS_WEIGHT] = COST_WEIGHT};
   struct profile_op row = {kind, op, passes[pass], run->batch.rows, run->batch.length, 0, 0, {0}};
@@ -253,23 +263,37 @@ static struct profile_op make_row(struct profile_run *run, enum layer_kind kind,
   row.seconds = profile_samples_get_median(&all);
   row.spread = profile_samples_get_spread(&all);
   profile_samples_fini(&all);
+  *sum += n * row.seconds;
   return row;
+}
+
+/* Where a machine is disturbed now and then, most ops are not, but most passes are: medians of ops sum to less than a pass
+ * takes. They are brought to the level of the passes' medians. */
+static void scale_rows(struct profile_run *run, const double sums[N_NODES], struct profile_op *rows, int n,
+                       double *total) {
+  double factors[N_NODES];
+  *total = 0;
+  for (int k = 0; k < N_NODES; k++) {
+    double node = profile_samples_get_median(&run->nodes[k]);
+    factors[k] = node / sums[k];
+    *total += node;
+  }
+  for (int i = 0; i < n; i++) rows[i].seconds *= factors[rows[i].pass == COST_FORWARD ? FORWARD : BACKWARD];
 }
 
 int profile_run_get_rows(struct profile_run *run, struct profile_op rows[PROFILE_RUN_MAX_ROWS], double *total) {
   bool seen[LAYER_KIND_COUNT] = {false};
+  double sums[N_NODES] = {0};
   int n = 0;
-  *total = 0;
   for (int32_t i = 0; i < run->piece.n_layers; i++) {
     const struct layer *layer = get_layer(run, i);
     if (seen[layer->kind]) continue;
     seen[layer->kind] = true;
     for (int o = 0; o < layer->n_ops; o++)
-      for (int pass = 0; pass < PASS_COUNT; pass++) {
-        rows[n] = make_row(run, layer->kind, o, (enum pass)pass);
-        *total += rows[n++].seconds;
-      }
+      for (int pass = 0; pass < PASS_COUNT; pass++)
+        rows[n++] = make_row(run, layer->kind, o, (enum pass)pass, &sums[get_node((enum pass)pass)]);
   }
+  scale_rows(run, sums, rows, n, total);
   return n;
 }
 
@@ -296,6 +320,7 @@ void profile_run_destroy(struct profile_run **run) {
   if (!r) return;
   for (int32_t i = 0; i < r->piece.n_layers * LAYER_MAX_OPS * PASS_COUNT; i++)
     profile_samples_fini(&r->slots[i].samples);
+  for (int k = 0; k < N_NODES; k++) profile_samples_fini(&r->nodes[k]);
   rank_state_destroy(&r->state);
   free_batch(r);
   mem_free(r->slots);
