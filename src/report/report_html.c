@@ -107,7 +107,7 @@ void picture_write_html(FILE *out, const struct picture *picture, const char *te
   for (int i = 0; i < picture->n_timelines; i++) write_notes(out, &picture->timelines[i]);
   fputs("<p><button id=\"in\">+</button><button id=\"out\">&minus;</button><button id=\"all\">all</button> zoom; also "
         "double click, or Shift and the wheel; drag to move. The bars below a rank's passes are its sends and "
-        "receives.</p>\n",
+        "receives. Red edges: the critical path, which the step is as long as.</p>\n",
         out);
   picture_write_svg(out, picture, false);
   write_table(out, picture);

@@ -44,7 +44,9 @@ static void write_head(struct svg *svg, double height, bool standalone) {
   fputs("text{fill:#222}.head{font-weight:bold;font-size:13px}.number{fill:#000;font-size:9px;text-anchor:middle;"
         "pointer-events:none}.label{text-anchor:end}.tick{text-anchor:middle}.row{fill:#f1f1f1}"
         ".level{fill:#9db8d2;stroke:#47698c}.limit{stroke:#c00000;stroke-dasharray:5 3;fill:none}"
-        ".bar{stroke:#000;stroke-opacity:.3;stroke-width:.5}.level,.limit,.grid,.bar{vector-effect:non-scaling-stroke}."
+        ".bar{stroke:#000;stroke-opacity:.3;stroke-width:.5}.bar[data-path]{stroke:#c00000;stroke-opacity:1;stroke-"
+        "width:1.5}."
+        "level,.limit,.grid,.bar{vector-effect:non-scaling-stroke}."
         "grid{stroke:#bbb;stroke-width:.5;fill:none}"
         ".busy{fill:#4c86c6}.bubble{fill:#d8d8d8}.wait{fill:#e07050}.other{fill:#777}</style>\n",
         out);
@@ -101,6 +103,7 @@ static void write_tip(FILE *out, const struct timeline *t, const struct timeline
     fprintf(out, "\n%.2f MiB in use", (double)bar->bytes_in_use / MIB);
   else if (node->bytes > 0)
     fprintf(out, "\n%" PRId64 " bytes", node->bytes);
+  if (bar->on_path) fputs("\non the critical path", out);
   fputs("</title>", out);
 }
 
@@ -122,9 +125,10 @@ static void write_bar(struct svg *svg, const struct timeline *t, const struct ti
   double y = node->rank * height + (compute ? 0.04 : sends ? 0.7 : 0.84) * height;
   double tall = (compute ? 0.64 : 0.11) * height;
   if (!compute && width <= 0) return;
-  fprintf(svg->out,
-          "<rect class=\"bar %s\" x=\"%.4f\" y=\"%.2f\" width=\"%.4f\" height=\"%.2f\">", /* 0.1 millionth of a step */
-          node_kind_get_name((enum node_kind)node->kind), x, y, width, tall);
+  fprintf(
+      svg->out,
+      "<rect class=\"bar %s\" x=\"%.4f\" y=\"%.2f\" width=\"%.4f\" height=\"%.2f\"%s>", /* 0.1 millionth of a step */
+      node_kind_get_name((enum node_kind)node->kind), x, y, width, tall, bar->on_path ? " data-path=\"1\"" : "");
   write_tip(svg->out, t, bar);
   fputs("</rect>\n", svg->out);
   if (compute && bar->count == 1 && height >= 14 && t->n_bars <= MOST_NUMBERS)

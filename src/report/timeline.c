@@ -57,7 +57,8 @@ static void measure(struct timeline *t, double seconds, const struct timeline_me
 
 static void start_bar(struct timeline *t, int64_t row) {
   const struct node_row *node = &t->rows[row];
-  t->bars[t->n_bars++] = (struct timeline_bar){.row = row, .count = 1, .start_s = node->start_s, .end_s = node->end_s};
+  t->bars[t->n_bars++] = (struct timeline_bar){
+      .row = row, .count = 1, .start_s = node->start_s, .end_s = node->end_s, .on_path = t->on_path[row]};
 }
 
 static double get_length(const struct node_row *node) { return node->end_s - node->start_s; }
@@ -67,6 +68,7 @@ static void join_bar(struct timeline *t, int64_t row) {
   struct timeline_bar *bar = &t->bars[t->n_bars - 1];
   if (get_length(&t->rows[row]) > get_length(&t->rows[bar->row])) bar->row = row;
   if (t->rows[row].end_s > bar->end_s) bar->end_s = t->rows[row].end_s;
+  bar->on_path |= t->on_path[row];
   bar->count++;
   t->merged = true;
 }
@@ -120,6 +122,7 @@ int timeline_init(struct timeline *t, const char *title, int64_t step, double se
   int status = keep_rows(t, n_rows);
   if (!status && t->n_rows > 0) {
     measure(t, seconds, memory);
+    timeline_mark_path(t);
     add_bars(t);
   }
   if (status) timeline_fini(t);
@@ -128,6 +131,7 @@ int timeline_init(struct timeline *t, const char *title, int64_t step, double se
 
 void timeline_fini(struct timeline *t) {
   mem_free(t->rows);
+  mem_free(t->on_path);
   mem_free(t->bars);
   mem_free(t->bar_offset);
   mem_free(t->ranks);

@@ -17,6 +17,7 @@ struct timeline_bar {
   double start_s, end_s;
   int64_t bytes_in_use; /* of the device, the most while the bar lasts; from then on bytes_after. Compute bars only */
   int64_t bytes_after;
+  bool on_path; /* one of them is on the critical path */
 };
 
 struct timeline {
@@ -26,6 +27,7 @@ struct timeline {
   double begin_s, end_s;
   struct node_row *rows; /* whose times are known, by rank, stream, start */
   int64_t n_rows;
+  bool *on_path;             /* [n_rows] the row is on the critical path */
   struct timeline_bar *bars; /* of the first n_drawn ranks: each rank's compute bars, then its messages */
   int64_t n_bars;
   int64_t *bar_offset;       /* [n_drawn+1] */
@@ -46,5 +48,8 @@ struct timeline_memory {
 int timeline_init(struct timeline *timeline, const char *title, int64_t step, double seconds, struct node_row *rows,
                   int64_t n_rows, const struct timeline_memory *memory);
 void timeline_fini(struct timeline *timeline);
+
+/* timeline_path.c: fills in on_path of the rows; called by timeline_init. */
+void timeline_mark_path(struct timeline *timeline);
 
 #endif
