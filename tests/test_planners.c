@@ -156,6 +156,7 @@ static void test_starts(void) {
 
 /* ---- closed forms ---- */
 
+/* Any number of micro-batches runs, fewer than stages too (3 on 6), and never slower than 1f1b. */
 static void test_interleaved(void) {
   for (int32_t p = 2; p <= 8; p++)
     for (int32_t v = 2; v <= 4; v++)
