@@ -128,6 +128,7 @@ struct train_setup {
   int threads;         /* 0: 1 */
   int64_t limit;       /* of the device; 0: none */
   bool sync_messages;
+  const char *spill_folder; /* NULL: nothing goes to disk */
   struct optimizer_config optimizer;
 };
 
@@ -164,6 +165,8 @@ static inline struct train_side train_open_plan(struct comm *comm, const struct 
                  .poison = true},
       .optimizer = setup->optimizer,
       .sync_messages = setup->sync_messages,
+      .spill_folder = setup->spill_folder,
+      .run = "test",
   };
   train_must(comm, trainer_create(&config, &side.trainer));
   trainer_init(side.trainer, 5);

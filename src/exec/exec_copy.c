@@ -1,6 +1,7 @@
 /* Blocks between the device, host memory and disk: copies and file jobs beside compute, one at a time in each stream. */
 #include "exec/exec_internal.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "store/spill.h"
 
@@ -26,6 +27,7 @@ void exec_begin_copy(struct exec *x, int32_t id) {
   const struct dag_node *node = &x->step->dag->nodes[id];
   struct copy_part copies[DAG_BLOCK_PARTS];
   char *host = exec_find_buffer(x, BUFFER_HOST, node->stage, node->micro);
+  if (node->bytes == 0) return; /* all that might move was discarded */
   switch ((enum node_kind)node->kind) {
   case NODE_EV:
   case NODE_LD: {
@@ -42,6 +44,10 @@ void exec_begin_copy(struct exec *x, int32_t id) {
 bool exec_test_copy(struct exec *x, int32_t id) {
   const struct dag_node *node = &x->step->dag->nodes[id];
   struct trace_span *span = &x->copied[node->stream];
+  if (node->bytes == 0) {
+    span->start = span->end = clock_now();
+    return true;
+  }
   if (node->stream == STREAM_DISK) {
     int status;
     if (!spill_test(x->step->spill, &status, &span->start, &span->end)) return false;

@@ -9,6 +9,7 @@
 #include "exec/forecast.h"
 #include "plan/planner.h"
 #include "sim/sim.h"
+#include "store/spill.h"
 
 #include <string.h>
 
@@ -18,6 +19,22 @@ static bool *list_layers(const struct plan *plan, int32_t rank) {
     for (int32_t l = 0; l < plan->stages[s].n_layers && plan_get_rank(plan, s) == rank; l++)
       holds[plan->stages[s].first_layer + l] = true;
   return holds;
+}
+
+/* Where the plan sends blocks of this rank to disk. */
+static int open_spill(struct trainer *t) {
+  const struct trainer_config *c = &t->config;
+  int32_t rank = comm_get_rank(c->comm);
+  struct dag *dag = NULL;
+  if (!c->plan->n_moves || t->device->ops->keeps_time) return STATUS_OK;
+  int status = dag_build(c->plan, c->model, &dag);
+  if (status) return status;
+  int64_t most = dag_get_pool_peak(dag, rank, POOL_DISK, NULL);
+  dag_destroy(&dag);
+  if (most == 0) return STATUS_OK;
+  if (!c->spill_folder)
+    return error_raise(STATUS_MISTAKE, "the plan sends activations to disk: set memory.spill_folder to a folder there");
+  return spill_open(c->spill_folder, c->run ? c->run : "run", rank, c->plan->disk_limit[rank], most, &t->spill);
 }
 
 int trainer_create(const struct trainer_config *config, struct trainer **trainer) {
@@ -37,6 +54,7 @@ int trainer_create(const struct trainer_config *config, struct trainer **trainer
     status = rank_state_create(config->model, t->device, holds, &t->state);
     mem_free(holds);
   }
+  if (!status) status = open_spill(t);
   if (status) trainer_destroy(&t);
   *trainer = t;
   return status;
@@ -57,6 +75,7 @@ void trainer_destroy(struct trainer **trainer) {
   destroy_graph(&t->train);
   destroy_graph(&t->evaluate);
   rank_state_destroy(&t->state);
+  spill_close(&t->spill);
   if (t->device) t->device->ops->close(&t->device);
   mem_free(t->spans);
   mem_free(t->op_seconds);
@@ -122,6 +141,7 @@ static int update_graph(struct trainer *t, const struct batch *batch, bool forwa
       int32_t rank = comm_get_rank(t->config.comm);
       graph->peak = dag_get_peak(graph->dag, rank, NULL);
       graph->host_peak = dag_get_pool_peak(graph->dag, rank, POOL_HOST, NULL);
+      graph->disk_peak = dag_get_pool_peak(graph->dag, rank, POOL_DISK, NULL);
       if (trainer_keeps_time(t)) {
         price_graph(t, graph);
         expect_graph(t, graph);
@@ -166,10 +186,12 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
                           .times = graph->seconds ? &times : NULL,
                           .expected = graph->expected,
                           .expected_end = graph->expected_end,
+                          .spill = t->spill,
                           .spans = spans,
                           .op_seconds = graph == &t->train ? t->op_seconds : NULL};
   memset(t->op_seconds, 0, sizeof *t->op_seconds * FORECAST_OPS);
   t->device->ops->reset_peak(t->device);
+  if (t->spill) spill_reset_peak(t->spill);
   int status = exec_run(&run, result);
   mem_free(micro);
   return status;
@@ -204,6 +226,9 @@ static int run_training(struct trainer *t, const struct batch *batch, int64_t st
   int64_t host = t->device->ops->get_host_memory(t->device).peak;
   CHECK(host == t->train.host_peak, "host peak of step %lld is %lld bytes, predicted were %lld", (long long)step,
         (long long)host, (long long)t->train.host_peak);
+  int64_t disk = t->spill ? spill_get_peak(t->spill) : t->train.disk_peak;
+  CHECK(disk == t->train.disk_peak, "disk peak of step %lld is %lld bytes, predicted were %lld", (long long)step,
+        (long long)disk, (long long)t->train.disk_peak);
   return STATUS_OK;
 }
 

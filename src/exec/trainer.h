@@ -11,6 +11,7 @@
 
 struct comm;
 struct cost;
+struct spill;
 
 struct trainer_config {
   struct comm *comm;         /* borrowed; as many ranks as the plan has */
@@ -19,7 +20,9 @@ struct trainer_config {
   const char *backend;       /* device.backend */
   struct device_config device;
   struct optimizer_config optimizer;
-  bool sync_messages; /* device.sync_messages: see exec_step */
+  bool sync_messages;       /* device.sync_messages: see exec_step */
+  const char *spill_folder; /* for blocks of tier disk; borrowed, NULL where the plan has none */
+  const char *run;          /* the run's name, for the spill file's; borrowed */
   /* What a device that keeps time asks for; `cost` is borrowed, NULL for others. */
   const struct cost *cost;
   double time_scale; /* divides all times */
@@ -29,9 +32,9 @@ struct trainer_config {
 struct step_graph {
   struct plan *plan;
   struct dag *dag;
-  int64_t peak, host_peak;     /* predicted bytes of this rank's device and host memory */
-  double *seconds;             /* [n_nodes] on a device that keeps time; else NULL */
-  struct trace_span *expected; /* the same: [nodes of this rank] and the step's end, as the simulator has them */
+  int64_t peak, host_peak, disk_peak; /* predicted bytes of this rank's device, host memory and spill file */
+  double *seconds;                    /* [n_nodes] on a device that keeps time; else NULL */
+  struct trace_span *expected;        /* the same: [nodes of this rank] and the step's end, as the simulator has them */
   double expected_end;
   int64_t n_builds; /* how often it was made: another number, other shapes */
 };
@@ -40,6 +43,7 @@ struct trainer {
   struct trainer_config config;
   struct device *device;
   struct rank_state *state;
+  struct spill *spill; /* NULL: nothing goes to disk */
   struct step_graph train, evaluate;
   struct trace_span *spans; /* of the last step, [nodes of this rank] */
   double *op_seconds;       /* of the last training step, [FORECAST_OPS] of forecast.h; 0 on a device that keeps time */
