@@ -50,8 +50,9 @@ static void check_same(const struct plan *a, const struct plan *b) {
 
 static void test_random_plans(const struct model *model) {
   int n_recompute = 0, n_moving = 0;
-  for (int trial = 0; trial < 40; trial++) {
+  for (int trial = 0; trial < 80; trial++) {
     struct plan *plan = make_random_plan(model), *back;
+    for (int32_t s = 0; s < plan->n_stages; s++) plan->pace[s] = (struct plan_pace){draw(9), draw(9), draw(9), draw(9)};
     if (!plan->forward_only) put_recompute(plan, model);
     if (draw(2)) plan->device_limit[0] = 1 + draw(1000000);
     if (draw(2)) put_possible_moves(plan, model, 2);

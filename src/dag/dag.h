@@ -110,9 +110,10 @@ void dag_destroy(struct dag **dag);
 
 /* dag_order.c: puts the nodes of every rank's send and receive streams in the order of one linear extension of compute
  * nodes and messages, each message being one node: key (longest path from the start, topological index). Smallest first, no
- * blocking message waits for a later one. place[n_nodes] receives every node's place in the extension (both ends of a
- * message the same). Called by dag_build. STATUS_FAILED names a cycle when there is no such order. */
-int dag_order_messages(struct dag *dag, int32_t *place);
+ * blocking message waits for a later one. Passes are as long as the plan's pace says. place[n_nodes] receives every node's
+ * place in the extension (both ends of a message the same). Called by dag_build. STATUS_FAILED names a cycle when there is no
+ * such order. */
+int dag_order_messages(struct dag *dag, const struct plan *plan, int32_t *place);
 
 /* dag_check.c: the rules a graph must pass before it is broadcast; STATUS_FAILED with rank, node and reason.
  * Every send has its receive: same bytes, same pair. */

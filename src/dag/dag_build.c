@@ -23,7 +23,7 @@ static void free_builder(struct dag_builder *b) {
 
 static int order_and_measure(struct dag_builder *b) {
   int32_t *place = MEM_NEW(int32_t, b->dag->n_nodes);
-  int status = dag_order_messages(b->dag, place);
+  int status = dag_order_messages(b->dag, b->plan, place);
   if (!status) {
     int32_t *release = MEM_NEW(int32_t, b->dag->n_nodes);
     int64_t n_edges = b->n_edges;

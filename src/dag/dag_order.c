@@ -6,24 +6,29 @@
 #include "base/mem.h"
 #include "dag/dag_fuse.h"
 
-/* Nominal lengths: a full backward is twice a forward, messages take no time. They only need to put what is needed first
- * first; any lengths give a correct order. */
-static int64_t get_length(const struct dag_node *node) {
+/* A full backward is its two passes; messages take no time. Lengths only need to put what is needed first first; any give a
+ * correct order. */
+static int64_t get_length(const struct plan *plan, const struct dag_node *node) {
+  static const struct plan_pace usual = {.forward = 1, .input = 1, .weight = 1};
+  if (node->kind > NODE_W) return 0;
+  const struct plan_pace *pace = &plan->pace[node->stage];
+  if (!pace->forward && !pace->rebuild && !pace->input && !pace->weight) pace = &usual;
   switch (node->kind) {
-  case NODE_B: return 2;
-  case NODE_F:
-  case NODE_I:
-  case NODE_W: return 1;
-  default: return 0;
+  case NODE_F: return pace->forward;
+  case NODE_R: return pace->rebuild;
+  case NODE_B: return (int64_t)pace->input + pace->weight;
+  case NODE_I: return pace->input;
+  default: return pace->weight;
   }
 }
 
 /* start[v] of each leader: the longest path to it. Returns the largest. */
-static int64_t find_starts(const struct dag_fused *fused, const int32_t *order, int64_t *start) {
+static int64_t find_starts(const struct dag_fused *fused, const struct plan *plan, const int32_t *order,
+                           int64_t *start) {
   int64_t last = 0;
   for (int32_t k = 0; k < fused->n_leaders; k++) {
     int32_t v = order[k];
-    int64_t end = start[v] + get_length(&fused->dag->nodes[v]);
+    int64_t end = start[v] + get_length(plan, &fused->dag->nodes[v]);
     if (start[v] > last) last = start[v];
     for (int64_t e = fused->out_offset[v]; e < fused->out_offset[v + 1]; e++)
       if (start[fused->out[e]] < end) start[fused->out[e]] = end;
@@ -70,7 +75,7 @@ static void fill_streams(struct dag *dag, const struct dag_fused *fused, const i
   mem_free(next_norm);
 }
 
-int dag_order_messages(struct dag *dag, int32_t *place) {
+int dag_order_messages(struct dag *dag, const struct plan *plan, int32_t *place) {
   struct dag_fused *fused = dag_fuse(dag, false);
   int32_t *order = MEM_NEW(int32_t, dag->n_nodes);
   int status = STATUS_OK;
@@ -78,7 +83,7 @@ int dag_order_messages(struct dag *dag, int32_t *place) {
     status = dag_fused_raise_cycle(fused, "the plan's orders contradict each other");
   } else {
     int64_t *start = MEM_NEW(int64_t, dag->n_nodes);
-    int64_t last = find_starts(fused, order, start);
+    int64_t last = find_starts(fused, plan, order, start);
     place_leaders(order, fused->n_leaders, start, last, place);
     for (int32_t v = 0; v < dag->n_nodes; v++)
       if (fused->leader[v] == v) order[place[v]] = v;

@@ -11,17 +11,26 @@ int32_t one_f_one_b_get_warm_up(int32_t stage, int32_t n_stages, int32_t n_micro
 }
 
 struct one_f_one_b one_f_one_b_create(int32_t n_stages, int32_t n_micro) {
-  return (struct one_f_one_b){n_stages,
-                              n_micro,
-                              MEM_NEW(double, n_stages),
-                              MEM_NEW(double, n_stages),
-                              MEM_NEW(double, n_stages),
-                              MEM_NEW(double, n_stages)};
+  struct one_f_one_b times = {.n_stages = n_stages,
+                              .n_micro = n_micro,
+                              .warm_up = MEM_NEW(int32_t, n_stages),
+                              .steady = MEM_NEW(int32_t, n_stages),
+                              .forward = MEM_NEW(double, n_stages),
+                              .backward = MEM_NEW(double, n_stages),
+                              .recompute = MEM_NEW(double, n_stages),
+                              .send = MEM_NEW(double, n_stages),
+                              .send_back = MEM_NEW(double, n_stages)};
+  for (int32_t s = 0; s < n_stages; s++)
+    times.warm_up[s] = times.steady[s] = one_f_one_b_get_warm_up(s, n_stages, n_micro);
+  return times;
 }
 
 void one_f_one_b_free(struct one_f_one_b *times) {
+  mem_free(times->warm_up);
+  mem_free(times->steady);
   mem_free(times->forward);
   mem_free(times->backward);
+  mem_free(times->recompute);
   mem_free(times->send);
   mem_free(times->send_back);
   *times = (struct one_f_one_b){0};
@@ -39,12 +48,18 @@ static double *at(const struct run *x, double *ends, int32_t stage, int32_t micr
   return &ends[(int64_t)stage * x->times->n_micro + micro];
 }
 
+/* Whether the next pass of a stage is a forward. */
+static bool goes_forward(const struct one_f_one_b *t, int32_t s, int32_t forwards, int32_t backwards) {
+  int32_t ahead = backwards + t->steady[s];
+  return forwards < t->n_micro && forwards < (ahead > t->warm_up[s] ? ahead : t->warm_up[s]);
+}
+
 /* Runs the next pass of a stage if what it needs is there. */
 static bool go(struct run *x, int32_t s) {
   const struct one_f_one_b *t = x->times;
   int32_t f = x->forwards[s], b = x->backwards[s], last = t->n_stages - 1;
-  bool forward = f < t->n_micro && f - b < one_f_one_b_get_warm_up(s, t->n_stages, t->n_micro);
-  if (!forward && b == t->n_micro) return false;
+  bool forward = goes_forward(t, s, f, b);
+  if (!forward && (b == t->n_micro || b == f)) return false;
   double ready = 0;
   if (forward && s > 0) {
     if (x->forwards[s - 1] <= f) return false;
@@ -53,7 +68,9 @@ static bool go(struct run *x, int32_t s) {
     if (x->backwards[s + 1] <= b) return false;
     ready = *at(x, x->backward_end, s + 1, b) + t->send_back[s];
   }
-  x->clock[s] = fmax(x->clock[s], ready) + (forward ? t->forward[s] : t->backward[s]);
+  double recompute = forward ? 0 : t->recompute[s];
+  double start = t->early ? fmax(x->clock[s] + recompute, ready) : fmax(x->clock[s], ready) + recompute;
+  x->clock[s] = start + (forward ? t->forward[s] : t->backward[s]);
   *at(x, forward ? x->forward_end : x->backward_end, s, forward ? x->forwards[s]++ : x->backwards[s]++) = x->clock[s];
   return true;
 }
@@ -74,7 +91,8 @@ double one_f_one_b_time(const struct one_f_one_b *times) {
       while (go(&x, s)) any = true;
   }
   double end = 0;
-  for (int32_t s = 0; s < times->n_stages; s++) end = fmax(end, x.clock[s]);
+  for (int32_t s = 0; s < times->n_stages; s++)
+    end = x.backwards[s] == times->n_micro ? fmax(end, x.clock[s]) : INFINITY;
   mem_free(x.forwards);
   mem_free(x.backwards);
   mem_free(x.clock);

@@ -47,6 +47,7 @@ struct plan *plan_create(int32_t n_layers, int32_t n_stages, int32_t n_ranks, in
   plan->n_ranks = n_ranks;
   plan->n_micro = n_micro;
   plan->stages = MEM_NEW(struct plan_stage, n_stages);
+  plan->pace = MEM_NEW(struct plan_pace, n_stages);
   plan->replica_offset = MEM_NEW(int32_t, n_stages + 1);
   plan->replica_rank = MEM_NEW(int32_t, n_stages);
   plan->micro = MEM_NEW(struct plan_micro, n_micro);
@@ -129,6 +130,7 @@ struct plan *plan_dup(const struct plan *plan) {
   copy->hash = plan->hash;
   copy->replica_rank = mem_resize(copy->replica_rank, sizeof(int32_t) * (size_t)n_replicas);
   copy_array(copy->stages, plan->stages, sizeof *plan->stages, plan->n_stages);
+  copy_array(copy->pace, plan->pace, sizeof *plan->pace, plan->n_stages);
   copy_array(copy->replica_offset, plan->replica_offset, sizeof *plan->replica_offset, plan->n_stages + 1);
   copy_array(copy->replica_rank, plan->replica_rank, sizeof *plan->replica_rank, n_replicas);
   copy_array(copy->micro, plan->micro, sizeof *plan->micro, plan->n_micro);
@@ -151,6 +153,7 @@ void plan_destroy(struct plan **plan) {
   if (!plan || !*plan) return;
   struct plan *p = *plan;
   mem_free(p->stages);
+  mem_free(p->pace);
   mem_free(p->replica_offset);
   mem_free(p->replica_rank);
   mem_free(p->recompute);

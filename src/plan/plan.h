@@ -58,6 +58,13 @@ struct plan_stage {
   int32_t first_layer, n_layers; /* contiguous; stages in order cover all layers; each holds at least one */
 };
 
+/* How long a stage's passes are taken to be where messages are put in order, in units of the plan's own: what is needed first
+ * goes first. All 0: 1, a recomputation 0. Any lengths up to PLAN_PACE_MOST give an order that can run. */
+enum { PLAN_PACE_MOST = 1024 };
+struct plan_pace {
+  int32_t forward, rebuild, input, weight;
+};
+
 struct plan_micro {
   int32_t rows, length; /* padded length */
   int64_t tokens;       /* real tokens */
@@ -109,6 +116,7 @@ struct plan {
   bool clip;                 /* the norm stands before every update */
   bool free_order;           /* a stage's micro-batches need not ascend: its sums round differently than other plans' */
   struct plan_stage *stages; /* [n_stages] */
+  struct plan_pace *pace;    /* [n_stages] */
   int32_t *replica_offset;   /* [n_stages+1] into replica_rank: the ranks that hold a stage (one each for now) */
   int32_t *replica_rank;
   struct plan_micro *micro; /* [n_micro] */

@@ -31,6 +31,18 @@ static int check_stages(const struct plan *plan) {
   return STATUS_OK;
 }
 
+static int check_pace(const struct plan *plan) {
+  for (int32_t s = 0; s < plan->n_stages; s++) {
+    const struct plan_pace *pace = &plan->pace[s];
+    int32_t lengths[] = {pace->forward, pace->rebuild, pace->input, pace->weight};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+      if (lengths[i] < 0 || lengths[i] > PLAN_PACE_MOST)
+        return error_raise(STATUS_FAILED, "plan: stage %d has a pass of length %d, should be between 0 and %d", (int)s,
+                           (int)lengths[i], PLAN_PACE_MOST);
+  }
+  return STATUS_OK;
+}
+
 static int check_replicas(const struct plan *plan) {
   for (int32_t s = 0; s < plan->n_stages; s++) {
     if (plan->replica_offset[s] != s || plan->replica_offset[s + 1] != s + 1)
@@ -207,8 +219,9 @@ static int check_orders(const struct plan *plan) {
 }
 
 int plan_check(const struct plan *plan) {
-  static int (*const rules[])(const struct plan *) = {check_sizes,  check_stages,    check_replicas, check_micro,
-                                                      check_limits, check_recompute, check_orders,   plan_check_moves};
+  static int (*const rules[])(const struct plan *) = {check_sizes,     check_stages, check_pace,
+                                                      check_replicas,  check_micro,  check_limits,
+                                                      check_recompute, check_orders, plan_check_moves};
   for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
     int status = rules[i](plan);
     if (status) return status;

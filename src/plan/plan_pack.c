@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "plan/plan.h"
 
-enum { PACK_VERSION = 4 };
+enum { PACK_VERSION = 5 };
 static const char pack_magic[8] = "penplan";
 
 enum pack_mode { PACK_COUNT, PACK_WRITE, PACK_READ };
@@ -80,6 +80,7 @@ static void visit_plan(struct packer *p, struct plan *plan, const struct shape *
   visit_bool(p, &plan->clip);
   visit_bool(p, &plan->free_order);
   visit_bytes(p, plan->stages, sizeof *plan->stages * (size_t)shape->n_stages);
+  visit_bytes(p, plan->pace, sizeof *plan->pace * (size_t)shape->n_stages);
   visit_bytes(p, plan->replica_offset, sizeof *plan->replica_offset * ((size_t)shape->n_stages + 1));
   visit_bytes(p, plan->replica_rank, sizeof *plan->replica_rank * (size_t)shape->n_replicas);
   visit_bytes(p, plan->micro, sizeof *plan->micro * (size_t)shape->n_micro);

@@ -19,6 +19,7 @@
   X(planner_zb_v)                                                                                                      \
   X(planner_bpipe)                                                                                                     \
   X(planner_adapipe)                                                                                                   \
+  X(planner_obscura)                                                                                                   \
   X(planner_file)
 
 #define X(id) extern const struct planner id;
@@ -76,8 +77,8 @@ static int check_stages(const struct plan_request *request, int32_t n_stages) {
 }
 
 /* A plan that brings its own recomputation keeps that. */
-static int put_recompute(const struct plan_request *request, struct plan *plan) {
-  if (!request->recompute_ops) return STATUS_OK;
+static int put_recompute(const struct plan_request *request, const struct planner *planner, struct plan *plan) {
+  if (!request->recompute_ops || planner->recomputes_itself) return STATUS_OK;
   int status = check_stages(request, plan->n_stages);
   if (status) return status;
   if (plan->n_recompute > 0) {
@@ -102,7 +103,7 @@ int planner_run(const char *name, const struct plan_request *request, struct pla
   int status = check_request(request);
   if (!status) status = planner->make(request, plan);
   if (status) return status;
-  status = put_recompute(request, *plan);
+  status = put_recompute(request, planner, *plan);
   if (!status && planner->move) status = planner->move(request, *plan);
   if (status) {
     plan_destroy(plan);

@@ -7,6 +7,7 @@
 #include "plan/plan.h"
 
 struct cost;
+struct obscura_options;
 
 enum partition_kind { PARTITION_AUTO, PARTITION_EVEN, PARTITION_LIST };
 
@@ -33,6 +34,15 @@ struct plan_request {
   const int32_t *recompute_stages;
   int32_t n_recompute_stages;
   bool recompute_as_needed, recompute_early;
+  const struct obscura_options *obscura; /* planner_obscura.h; NULL: its defaults */
+  /* Seconds of a step of a plan as it would run, INFINITY when it cannot or does not fit its limits; peaks (may be NULL):
+   * bytes of each rank's device, INT64_MAX where they are not known. The plan need not be checked or frozen. NULL: planners
+   * go by what they reckon themselves. */
+  double (*evaluate)(void *context, const struct plan *plan, int64_t *peaks);
+  void *evaluate_context;
+  /* Whether activation blocks may leave their device where the planner sees fit, and whereto (host or disk). */
+  bool may_swap;
+  enum plan_tier swap_tier;
   const char *plan_csv;     /* planner "file": the text of a file of actions (plan_csv.h), or NULL */
   const struct plan *given; /* planner "file": or a plan made elsewhere */
   const char *plan_name;    /* what messages call the file */
@@ -46,6 +56,8 @@ struct planner {
   int (*make)(const struct plan_request *request, struct plan **plan);
   /* Lets blocks move (plan_reserve_moves), when the orders have their recomputation; NULL: none do. */
   int (*move)(const struct plan_request *request, struct plan *plan);
+  /* It decides itself what is recomputed, whatever the request says beside. */
+  bool recomputes_itself;
 };
 
 /* The registry: all planners, in the order of the manual; NULL-terminated. */
@@ -80,6 +92,10 @@ void planner_note(const struct plan_request *request, const char *format, ...) _
 /* order.c: the one generator behind GPipe and 1F1B and what is built on them (systems.md 1.2): warm-up count of forwards,
  * then backwards and forwards in turn. Appends 2m actions of one stage to `out`; returns how many. */
 int64_t order_make_interleaved(int32_t stage, int32_t n_micro, int32_t warm_up, struct plan_action *out);
+/* The same where what goes ahead in the warm-up need not stay so many: before the backward of micro-batch j are
+ * max(warm_up, j + steady) forwards. steady below warm_up: the first forwards are moved into the warm-up, the others keep the
+ * places that they have with a warm-up of `steady`. Appends 2m actions. */
+int64_t order_make_ahead(int32_t stage, int32_t n_micro, int32_t warm_up, int32_t steady, struct plan_action *out);
 /* The same with the backward in two passes: after the input pass of micro-batch j the weight pass of j - delay and then the
  * next forward; what weight passes are left come last. Appends 3m actions. */
 int64_t order_make_split(int32_t stage, int32_t n_micro, int32_t warm_up, int32_t delay, struct plan_action *out);

@@ -139,18 +139,26 @@ static double price(const struct stage_menu *m, int32_t first, int32_t n, double
   return (whole ? sum : chosen) * cost_get_recompute_share_factor(m->request->cost, n_body);
 }
 
-bool stage_menu_choose(struct stage_menu *menu, const struct stage_need *need, int32_t first, int32_t n, int64_t limit,
-                       double *seconds, uint32_t *ops) {
-  int64_t discarded = stage_need_get_discarded(need, limit);
+bool stage_menu_cover(struct stage_menu *menu, int32_t first, int32_t n, int64_t need, double *seconds, int64_t *freed,
+                      uint32_t *ops) {
   double chosen = 0;
   *seconds = 0;
+  *freed = 0;
   if (ops) memset(ops + first, 0, sizeof *ops * (size_t)n);
-  if (discarded <= 0) return discarded == 0;
+  if (need <= 0) return true;
   count_kinds(menu, first, n);
-  if (!knapsack_cover(menu->kinds, menu->n_kinds, discarded, menu->counts, &chosen)) return false;
+  if (!knapsack_cover(menu->kinds, menu->n_kinds, need, menu->counts, &chosen)) return false;
+  for (int32_t k = 0; k < menu->n_kinds; k++) *freed += menu->kinds[k].bytes * menu->counts[k];
   *seconds = price(menu, first, n, chosen);
   if (ops) pick_ops(menu, first, n, ops);
   return true;
+}
+
+bool stage_menu_choose(struct stage_menu *menu, const struct stage_need *need, int32_t first, int32_t n, int64_t limit,
+                       double *seconds, uint32_t *ops) {
+  int64_t discarded = stage_need_get_discarded(need, limit), freed;
+  *seconds = 0;
+  return discarded >= 0 && stage_menu_cover(menu, first, n, discarded, seconds, &freed, ops);
 }
 
 int64_t stage_menu_get_least(struct stage_menu *menu, const struct stage_need *need, int32_t first, int32_t n) {

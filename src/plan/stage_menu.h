@@ -14,6 +14,10 @@ void stage_menu_destroy(struct stage_menu **menu);
 bool stage_menu_choose(struct stage_menu *menu, const struct stage_need *need, int32_t first, int32_t n, int64_t limit,
                        double *seconds, uint32_t *ops);
 
+/* The same for a number of bytes: at least `need` of each micro-batch are discarded, *freed of them. */
+bool stage_menu_cover(struct stage_menu *menu, int32_t first, int32_t n, int64_t need, double *seconds, int64_t *freed,
+                      uint32_t *ops);
+
 /* Bytes that the stage takes at least, whatever it discards. */
 int64_t stage_menu_get_least(struct stage_menu *menu, const struct stage_need *need, int32_t first, int32_t n);
 

@@ -32,8 +32,10 @@ static const char *const op_kind_names[] = {OP_KINDS(X) NULL};
 #define C(row, member, type) ROWS_COLUMN(plan_file_##row, member, type, NULL)
 #define BYTES(row, member) ROWS_COLUMN(plan_file_##row, member, H5_INT64, "byte")
 static const struct rows_column edge_columns[] = {C(edge, from, H5_INT32), C(edge, to, H5_INT32)};
-static const struct rows_column stage_columns[] = {C(stage, stage, H5_INT32), C(stage, first_layer, H5_INT32),
-                                                   C(stage, n_layers, H5_INT32)};
+static const struct rows_column stage_columns[] = {C(stage, stage, H5_INT32),    C(stage, first_layer, H5_INT32),
+                                                   C(stage, n_layers, H5_INT32), C(stage, forward, H5_INT32),
+                                                   C(stage, rebuild, H5_INT32),  C(stage, input, H5_INT32),
+                                                   C(stage, weight, H5_INT32)};
 static const struct rows_column replica_columns[] = {C(replica, stage, H5_INT32), C(replica, replica, H5_INT32),
                                                      C(replica, rank, H5_INT32)};
 static const struct rows_column micro_columns[] = {C(micro, microbatch, H5_INT32), C(micro, rows, H5_INT32),
@@ -127,7 +129,14 @@ static int write_stages(struct h5_file *file, const struct plan *plan) {
   int64_t n = 0;
   for (int32_t s = 0; s < plan->n_stages; s++) {
     const struct plan_stage *stage = &plan->stages[s];
-    rows[s] = (struct plan_file_stage){.stage = s, .first_layer = stage->first_layer, .n_layers = stage->n_layers};
+    const struct plan_pace *pace = &plan->pace[s];
+    rows[s] = (struct plan_file_stage){.stage = s,
+                                       .first_layer = stage->first_layer,
+                                       .n_layers = stage->n_layers,
+                                       .forward = pace->forward,
+                                       .rebuild = pace->rebuild,
+                                       .input = pace->input,
+                                       .weight = pace->weight};
     for (int32_t i = plan->replica_offset[s]; i < plan->replica_offset[s + 1]; i++)
       holders[n++] =
           (struct plan_file_replica){.stage = s, .replica = i - plan->replica_offset[s], .rank = plan->replica_rank[i]};

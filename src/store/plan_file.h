@@ -44,6 +44,7 @@ int plan_file_write(const char *path, const struct plan_file_content *content);
 /* Rows of the tables as read back. */
 struct plan_file_stage {
   int32_t stage, first_layer, n_layers;
+  int32_t forward, rebuild, input, weight; /* its pace */
 };
 struct plan_file_replica {
   int32_t stage, replica, rank;

@@ -113,7 +113,9 @@ static void fill_plan(const struct plan_file *file, struct plan *plan) {
   PLAN_FILE_FLAGS(X)
 #undef X
   for (int32_t s = 0; s < plan->n_stages; s++) {
-    plan->stages[s] = (struct plan_stage){file->stages[s].first_layer, file->stages[s].n_layers};
+    const struct plan_file_stage *stage = &file->stages[s];
+    plan->stages[s] = (struct plan_stage){stage->first_layer, stage->n_layers};
+    plan->pace[s] = (struct plan_pace){stage->forward, stage->rebuild, stage->input, stage->weight};
     plan->replica_rank[s] = file->replicas[s].rank;
   }
   for (int32_t i = 0; i < plan->n_micro; i++) {

@@ -1,0 +1,112 @@
+/* What the passes of planner obscura hand on to each other. Each pass is one file. Serial.
+ *
+ * A draft is a pipeline in the making: stages, how far each runs ahead, what it discards, which blocks leave. The paper's
+ * passes are obscura_follow (systems of equations first, the simulator for the survivors); obscura_search begins with what
+ * they find and goes on by time alone.
+ */
+#ifndef PENSTOCK_PLAN_OBSCURA_H
+#define PENSTOCK_PLAN_OBSCURA_H
+
+#include "plan/obscura_model.h"
+#include "plan/planner_obscura.h"
+#include "plan/stage_menu.h"
+
+/* A planning. */
+struct obscura {
+  const struct plan_request *request;
+  struct obscura_options options;
+  int32_t n_stages, n_micro, n_layers;
+  struct stage_needs *needs;
+  struct stage_menu **menus; /* [n_stages] of its rank */
+  int64_t *margin;           /* [n_stages] bytes that a plan was seen to take beyond what was reckoned */
+};
+
+struct obscura_draft {
+  int32_t n_adjusted;        /* stages 0 .. n_adjusted-1 run ahead of 1F1B */
+  struct plan_stage *stages; /* [n_stages] */
+  struct stage_need *needs;  /* [n_stages] of these, copies: the forwards ahead */
+  int32_t *warm_up, *steady; /* [n_stages] as in order_make_ahead */
+  int32_t *lambda;           /* [n_stages] blocks that have left when the warm-up ends; 0: none leaves */
+  double beta;               /* the part of a block that leaves, at most */
+  uint32_t *ops;             /* [n_layers] what is discarded */
+  int64_t *discarded;        /* [n_stages] bytes of that, of a micro-batch */
+  double *recompute;         /* [n_stages] seconds that it takes to make them again */
+  int32_t n_recompute;       /* of so many micro-batches, from the first */
+  bool early;                /* recomputation does not wait for its gradient */
+  double seconds;            /* of a step, as far as it is known */
+};
+
+/* ---- obscura_draft.c ---- */
+
+/* As 1F1B on the given stages, nothing discarded. Freed by obscura_draft_destroy. */
+struct obscura_draft *obscura_draft_create(const struct obscura *x, const struct plan_stage *stages);
+struct obscura_draft *obscura_draft_dup(const struct obscura *x, const struct obscura_draft *draft);
+void obscura_draft_destroy(struct obscura_draft **draft);
+/* Keeps `draft` in *best if it is faster, else destroys it; true when kept. */
+bool obscura_draft_keep(struct obscura_draft **draft, struct obscura_draft **best);
+/* Cuts the layers anew; what is discarded stays layer by layer. */
+void obscura_draft_cut(const struct obscura *x, struct obscura_draft *draft, const struct plan_stage *stages);
+/* Stages 0 .. n-1 run ahead as the pass has it. */
+void obscura_draft_order(const struct obscura *x, struct obscura_draft *draft, int32_t n, enum obscura_step step);
+/* The layers of a stage discard ops[n_layers]; its recomputation is priced. */
+void obscura_draft_discard(const struct obscura *x, struct obscura_draft *draft, int32_t stage, const uint32_t *ops);
+/* Seconds of a step when every pass starts as soon as it can and blocks cost nothing. */
+double obscura_draft_time(const struct obscura *x, const struct obscura_draft *draft);
+/* Bytes that a stage takes at most, by the footprints. */
+int64_t obscura_draft_get_peak(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
+/* The plan, owned by the caller, not frozen. STATUS_FAILED when its blocks cannot move as drafted. */
+int obscura_draft_build(const struct obscura *x, const struct obscura_draft *draft, struct plan **plan);
+/* Sets draft->seconds: those of the request's evaluation, or of obscura_draft_time without one; INFINITY when it does not fit.
+ * Where it takes more than was reckoned x->margin grows, and true is returned: what is discarded can be chosen again. */
+bool obscura_draft_evaluate(struct obscura *x, struct obscura_draft *draft);
+/* The model's terms for a draft. */
+struct obscura_model obscura_draft_get_model(const struct obscura *x, const struct obscura_draft *draft);
+
+/* ---- obscura_recompute.c ---- */
+
+/* Bytes that may be used on a stage's rank: the limit less the margin. INT64_MAX: no limit. */
+int64_t obscura_get_limit(const struct obscura *x, int32_t stage);
+/* The least bytes of each micro-batch that a stage has to discard for its limit; 0: none, -1: no number is enough. */
+int64_t obscura_get_discard(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
+/* What a stage discards as the request says, all without a word: mask by layer, owned by the caller. */
+uint32_t *obscura_list_ops(const struct obscura *x);
+/* True when the request leaves it to the planner what is discarded. */
+bool obscura_chooses_ops(const struct obscura *x);
+/* Each of these stages discards what costs least time, as its own limit asks for. False when one cannot. */
+bool obscura_fit_stages(struct obscura *x, struct obscura_draft *draft, int32_t first, int32_t end);
+/* The integer programme of Eq. 4: blocks and ops of the adjusted stages. */
+void obscura_solve(struct obscura *x, struct obscura_draft **draft);
+
+/* ---- obscura_identify.c ---- */
+
+/* Makes all stages up to the last one that is over its limit adjusted; with step cmb those that fit with cheap recomputation
+ * get that instead. Returns how many are adjusted. */
+int32_t obscura_identify(const struct obscura *x, struct obscura_draft *draft);
+
+/* ---- obscura_swap.c ---- */
+
+/* Whether blocks may leave. */
+bool obscura_may_swap(const struct obscura *x);
+/* The transfer of a block of a stage one way, seconds. */
+double obscura_get_transfer(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
+/* Lets the blocks of the draft move in its plan, whose orders have their recomputation. */
+int obscura_put_moves(const struct obscura *x, const struct obscura_draft *draft, struct plan *plan);
+
+/* ---- obscura_partition.c ---- */
+
+/* Algorithm 1: layers from the slowest adjusted stage to the fastest other. */
+void obscura_adjust(struct obscura *x, struct obscura_draft **draft);
+/* stages[n_stages] with one layer from stage `from` to stage `to`; those between move by one. False when `from` has one. */
+bool obscura_move_layer(struct plan_stage *stages, int32_t from, int32_t to);
+
+/* ---- the whole ---- */
+
+/* planner_obscura.c: the paper's passes up to options.steps. Owned by the caller. */
+struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage *stages);
+/* obscura_search.c: from the paper's pipeline on. Takes the draft over, gives one that is no slower. */
+struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper);
+/* obscura_rivals.c: the fastest of the plans that other planners make for the request, with its seconds, owned by the caller;
+ * NULL when none fits. */
+struct plan *obscura_find_rival(const struct obscura *x, double *seconds);
+
+#endif

@@ -1,0 +1,274 @@
+/* Drafts: what planner obscura changes step by step, what that takes, and the plan that comes of it. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "cost/cost.h"
+#include "model/footprint.h"
+#include "model/model.h"
+#include "plan/obscura.h"
+#include "plan/one_f_one_b.h"
+#include "plan/recompute.h"
+
+/* ---- life ---- */
+
+static struct obscura_draft *allocate(const struct obscura *x) {
+  struct obscura_draft *d = MEM_NEW(struct obscura_draft, 1);
+  d->stages = MEM_NEW(struct plan_stage, x->n_stages);
+  d->needs = MEM_NEW(struct stage_need, x->n_stages);
+  d->warm_up = MEM_NEW(int32_t, x->n_stages);
+  d->steady = MEM_NEW(int32_t, x->n_stages);
+  d->lambda = MEM_NEW(int32_t, x->n_stages);
+  d->ops = MEM_NEW(uint32_t, x->n_layers);
+  d->discarded = MEM_NEW(int64_t, x->n_stages);
+  d->recompute = MEM_NEW(double, x->n_stages);
+  return d;
+}
+
+struct obscura_draft *obscura_draft_create(const struct obscura *x, const struct plan_stage *stages) {
+  struct obscura_draft *d = allocate(x);
+  d->n_recompute = x->n_micro;
+  d->early = x->request->recompute_early;
+  d->seconds = INFINITY;
+  obscura_draft_order(x, d, 0, OBSCURA_REFINED);
+  obscura_draft_cut(x, d, stages);
+  return d;
+}
+
+struct obscura_draft *obscura_draft_dup(const struct obscura *x, const struct obscura_draft *draft) {
+  struct obscura_draft *d = allocate(x), fresh = *d;
+  size_t n = (size_t)x->n_stages;
+  *d = *draft;
+  d->stages = memcpy(fresh.stages, draft->stages, sizeof *d->stages * n);
+  d->needs = memcpy(fresh.needs, draft->needs, sizeof *d->needs * n);
+  d->warm_up = memcpy(fresh.warm_up, draft->warm_up, sizeof *d->warm_up * n);
+  d->steady = memcpy(fresh.steady, draft->steady, sizeof *d->steady * n);
+  d->lambda = memcpy(fresh.lambda, draft->lambda, sizeof *d->lambda * n);
+  d->ops = memcpy(fresh.ops, draft->ops, sizeof *d->ops * (size_t)x->n_layers);
+  d->discarded = memcpy(fresh.discarded, draft->discarded, sizeof *d->discarded * n);
+  d->recompute = memcpy(fresh.recompute, draft->recompute, sizeof *d->recompute * n);
+  return d;
+}
+
+void obscura_draft_destroy(struct obscura_draft **draft) {
+  struct obscura_draft *d = *draft;
+  if (!d) return;
+  mem_free(d->stages);
+  mem_free(d->needs);
+  mem_free(d->warm_up);
+  mem_free(d->steady);
+  mem_free(d->lambda);
+  mem_free(d->ops);
+  mem_free(d->discarded);
+  mem_free(d->recompute);
+  mem_free(d);
+  *draft = NULL;
+}
+
+bool obscura_draft_keep(struct obscura_draft **draft, struct obscura_draft **best) {
+  bool better = !*best || (*draft)->seconds < (*best)->seconds;
+  obscura_draft_destroy(better ? best : draft);
+  if (better) *best = *draft;
+  *draft = NULL;
+  return better;
+}
+
+/* ---- changes ---- */
+
+void obscura_draft_order(const struct obscura *x, struct obscura_draft *d, int32_t n, enum obscura_step step) {
+  struct obscura_model model = {.n_stages = x->n_stages, .n_micro = x->n_micro, .n_adjusted = n};
+  d->n_adjusted = n;
+  for (int32_t s = 0; s < x->n_stages; s++) {
+    int32_t moved = obscura_model_get_moved(&model, s), refined = obscura_model_get_refined(&model, s);
+    d->warm_up[s] = step >= OBSCURA_REFINED ? refined : moved;
+    d->steady[s] = step == OBSCURA_STRAWMAN ? obscura_model_get_plain(&model, s) : d->warm_up[s];
+    d->needs[s].copies = d->warm_up[s];
+  }
+}
+
+/* Seconds to rebuild what a stage discards of a micro-batch. */
+static double price(const struct obscura *x, const struct obscura_draft *d, int32_t stage) {
+  const struct cost *cost = x->request->cost;
+  const struct plan_micro *micro = stage_needs_get_micro(x->needs);
+  const struct plan_stage *s = &d->stages[stage];
+  double sum = 0;
+  int64_t n_body = 0;
+  bool any = false, whole = cost && cost_recomputes_whole(cost);
+  for (int32_t l = s->first_layer; l < s->first_layer + s->n_layers; l++) {
+    any = any || d->ops[l];
+    n_body += x->request->model->layers[l].block >= 0;
+    if (cost) sum += cost_get_recompute(cost, stage, l, whole ? UINT32_MAX : d->ops[l], micro->rows, micro->length);
+  }
+  if (!any) return 0;
+  return cost ? sum * cost_get_recompute_share_factor(cost, n_body) : 1;
+}
+
+static int64_t count_kept(const struct obscura *x, const struct plan_stage *s, const uint32_t *ops) {
+  const struct plan_micro *micro = stage_needs_get_micro(x->needs);
+  struct footprint_stage kept;
+  footprint_stage(x->request->model, s->first_layer, s->n_layers, micro->rows, micro->length,
+                  ops ? ops + s->first_layer : NULL, NULL, &kept);
+  return kept.keep_input + kept.keep_weight;
+}
+
+static void measure_discarded(const struct obscura *x, struct obscura_draft *d, int32_t s) {
+  d->discarded[s] = count_kept(x, &d->stages[s], NULL) - count_kept(x, &d->stages[s], d->ops);
+  d->recompute[s] = price(x, d, s);
+}
+
+void obscura_draft_cut(const struct obscura *x, struct obscura_draft *d, const struct plan_stage *stages) {
+  memmove(d->stages, stages, sizeof *stages * (size_t)x->n_stages);
+  for (int32_t s = 0; s < x->n_stages; s++) {
+    d->needs[s] = stage_needs_get(x->needs, s, s, stages[s].first_layer, stages[s].n_layers);
+    d->needs[s].copies = d->warm_up[s];
+    if (!x->request->cost) d->needs[s].forward = 1, d->needs[s].backward = 2;
+    measure_discarded(x, d, s);
+  }
+}
+
+void obscura_draft_discard(const struct obscura *x, struct obscura_draft *d, int32_t stage, const uint32_t *ops) {
+  const struct plan_stage *s = &d->stages[stage];
+  for (int32_t l = s->first_layer; l < s->first_layer + s->n_layers; l++) d->ops[l] = ops ? ops[l] : 0;
+  measure_discarded(x, d, stage);
+}
+
+/* ---- what it takes ---- */
+
+static int64_t get_leaving(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
+  const struct plan_micro *micro = stage_needs_get_micro(x->needs);
+  int32_t last = d->stages[s].first_layer + d->stages[s].n_layers - 1;
+  return s + 1 < x->n_stages ? footprint_output(x->request->model, last, micro->rows, micro->length) : 0;
+}
+
+double obscura_draft_time(const struct obscura *x, const struct obscura_draft *d) {
+  const struct cost *cost = x->request->cost;
+  struct one_f_one_b times = one_f_one_b_create(x->n_stages, x->n_micro);
+  times.early = d->early;
+  for (int32_t s = 0; s < x->n_stages; s++) {
+    times.warm_up[s] = d->warm_up[s];
+    times.steady[s] = d->steady[s];
+    times.forward[s] = d->needs[s].forward;
+    times.backward[s] = d->needs[s].backward;
+    times.recompute[s] = d->recompute[s];
+    if (s + 1 == x->n_stages || !cost) continue;
+    int64_t bytes =
+        cost_get_output_bytes(cost, d->stages[s].first_layer + d->stages[s].n_layers - 1, get_leaving(x, d, s));
+    times.send[s] = cost_get_message(cost, s, s + 1, bytes);
+    times.send_back[s] = cost_get_message(cost, s + 1, s, bytes);
+  }
+  double seconds = one_f_one_b_time(&times);
+  one_f_one_b_free(&times);
+  return seconds;
+}
+
+int64_t obscura_draft_get_peak(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
+  const struct stage_need *need = &d->needs[s];
+  int64_t kept = need->keep - d->discarded[s], away = d->lambda[s] > 2 ? d->lambda[s] - 2 : 0;
+  int64_t gone = (int64_t)((double)away * d->beta * (double)(kept - get_leaving(x, d, s)));
+  return stage_need_get_peak(need, d->discarded[s]) - gone;
+}
+
+/* ---- the plan ---- */
+
+static void put_orders(const struct obscura *x, const struct obscura_draft *d, struct plan *plan) {
+  int64_t n = 0;
+  for (int32_t s = 0; s < x->n_stages; s++) {
+    plan->order_offset[s] = n;
+    n += order_make_ahead(s, x->n_micro, d->warm_up[s], d->steady[s], plan->order + n);
+  }
+}
+
+static int32_t count_units(double seconds, double unit) { return unit > 0 ? (int32_t)lround(seconds / unit) : 0; }
+
+/* Messages of stages that run ahead wait for their receivers: in which order tells who waits behind them. */
+static void put_pace(const struct obscura *x, const struct obscura_draft *d, struct plan *plan) {
+  enum { MOST = 400 }; /* units of the longest micro-batch */
+  double longest = 0;
+  for (int32_t s = 0; s < x->n_stages; s++)
+    longest = fmax(longest, d->needs[s].forward + d->needs[s].backward + d->recompute[s]);
+  for (int32_t s = 0; s < x->n_stages; s++)
+    plan->pace[s] = (struct plan_pace){.forward = count_units(d->needs[s].forward, longest / MOST),
+                                       .rebuild = count_units(d->recompute[s], longest / MOST),
+                                       .input = count_units(d->needs[s].backward, longest / MOST)};
+}
+
+int obscura_draft_build(const struct obscura *x, const struct obscura_draft *d, struct plan **plan) {
+  int32_t p = x->n_stages;
+  struct plan *made = plan_create(x->n_layers, p, p, x->n_micro, 2 * (int64_t)p * x->n_micro);
+  bool *all = MEM_NEW(bool, p);
+  planner_fill(x->request, "obscura", made);
+  memcpy(made->stages, d->stages, sizeof *made->stages * (size_t)p);
+  for (int32_t s = 0; s < p; s++) {
+    made->replica_rank[s] = s;
+    all[s] = true;
+  }
+  put_orders(x, d, made);
+  put_pace(x, d, made);
+  if (d->n_recompute > 0) recompute_put_first(made, d->ops, all, d->n_recompute);
+  made->recompute_early = made->n_recompute > 0 && d->early;
+  int status = obscura_put_moves(x, d, made);
+  mem_free(all);
+  if (status) plan_destroy(&made);
+  *plan = made;
+  return status;
+}
+
+static bool fits(const struct obscura *x, const struct obscura_draft *d) {
+  for (int32_t s = 0; s < x->n_stages; s++)
+    if (obscura_draft_get_peak(x, d, s) > obscura_get_limit(x, s)) return false;
+  return true;
+}
+
+/* Where the plan takes more than it may, by what its draft should have taken less. */
+static bool learn(struct obscura *x, const struct obscura_draft *d, const int64_t *peaks) {
+  bool more = false;
+  for (int32_t s = 0; s < x->n_stages; s++) {
+    int64_t limit = x->request->device_limit ? x->request->device_limit[s] : INT64_MAX;
+    if (peaks[s] == INT64_MAX || peaks[s] <= limit) continue;
+    int64_t margin = peaks[s] - obscura_draft_get_peak(x, d, s);
+    if (margin <= x->margin[s]) continue;
+    x->margin[s] = margin;
+    more = true;
+  }
+  return more;
+}
+
+bool obscura_draft_evaluate(struct obscura *x, struct obscura_draft *d) {
+  const struct plan_request *request = x->request;
+  struct plan *plan;
+  d->seconds = INFINITY;
+  if (!request->evaluate) {
+    if (fits(x, d)) d->seconds = obscura_draft_time(x, d);
+    return false;
+  }
+  if (obscura_draft_build(x, d, &plan)) {
+    error_clear();
+    return false;
+  }
+  int64_t *peaks = MEM_NEW(int64_t, x->n_stages);
+  d->seconds = request->evaluate(request->evaluate_context, plan, peaks);
+  bool more = isinf(d->seconds) && learn(x, d, peaks);
+  mem_free(peaks);
+  plan_destroy(&plan);
+  return more;
+}
+
+struct obscura_model obscura_draft_get_model(const struct obscura *x, const struct obscura_draft *d) {
+  int32_t k = d->n_adjusted - 1;
+  struct obscura_model model = {
+      .n_stages = x->n_stages, .n_micro = x->n_micro, .n_adjusted = d->n_adjusted, .epsilon = x->options.epsilon};
+  for (int32_t s = 0; s < x->n_stages; s++) {
+    double pass = d->needs[s].forward + d->needs[s].backward + d->recompute[s];
+    double *slowest = s <= k ? &model.slowest_adjusted : &model.slowest;
+    *slowest = fmax(*slowest, pass);
+    if (s <= k) model.recompute = fmax(model.recompute, d->recompute[s]);
+  }
+  int32_t at = k > 0 ? k : 0;
+  model.forward = d->needs[at].forward;
+  model.backward = d->needs[at].backward;
+  if (k < 0) return model;
+  model.lambda = d->lambda[k];
+  model.transfer = d->lambda[k] ? obscura_get_transfer(x, d, k) : 0;
+  return model;
+}

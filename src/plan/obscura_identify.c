@@ -1,0 +1,33 @@
+/* Which stages are adjusted: those that 1F1B would take over their limit, and all before them. With step cmb a stage that
+ * fits when it discards cheap ops alone does that and stays as it is, unless a later one has to be adjusted. */
+#include "base/mem.h"
+#include "model/model.h"
+#include "plan/obscura.h"
+#include "plan/recompute.h"
+
+static bool is_over(const struct obscura *x, const struct obscura_draft *d, int32_t stage) {
+  return obscura_draft_get_peak(x, d, stage) > obscura_get_limit(x, stage);
+}
+
+/* The cheap ops that the request allows to be discarded. */
+static uint32_t *list_cheap(const struct obscura *x) {
+  uint32_t *ops = MEM_NEW(uint32_t, x->n_layers);
+  for (int32_t l = 0; l < x->n_layers && x->request->recompute_ops; l++)
+    ops[l] = recompute_get_ops(&x->request->model->layers[l], RECOMPUTE_CMB);
+  return ops;
+}
+
+int32_t obscura_identify(const struct obscura *x, struct obscura_draft *d) {
+  uint32_t *cheap = list_cheap(x);
+  bool tries_cheap = x->options.steps >= OBSCURA_CMB;
+  int32_t n = 0, forced = x->options.adjusted_stages;
+  for (int32_t s = forced == OBSCURA_AUTO ? 0 : forced; s < x->n_stages; s++) {
+    if (!is_over(x, d, s)) continue;
+    if (tries_cheap) obscura_draft_discard(x, d, s, cheap);
+    if (is_over(x, d, s)) n = s + 1;
+  }
+  if (forced != OBSCURA_AUTO) n = forced < x->n_stages ? forced : x->n_stages;
+  for (int32_t s = 0; s < n; s++) obscura_draft_discard(x, d, s, NULL);
+  mem_free(cheap);
+  return n;
+}

@@ -1,0 +1,112 @@
+/* Algorithm 1: while the adjusted stages are what a step waits for, a layer goes from the slowest of them to the fastest of
+ * the others that has room for it. The loop goes one move too far; the states before and after its last one are both tried. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "plan/obscura.h"
+#include "plan/recompute.h"
+
+bool obscura_move_layer(struct plan_stage *stages, int32_t from, int32_t to) {
+  if (from == to || stages[from].n_layers <= 1) return false;
+  int32_t step = to > from ? 1 : -1;
+  stages[from].n_layers--;
+  stages[to].n_layers++;
+  /* Boundaries between the two move by one layer towards `from`. */
+  for (int32_t s = from; s != to; s += step) stages[s + (step > 0)].first_layer -= step;
+  return true;
+}
+
+static double get_pass(const struct obscura_draft *d, int32_t s) {
+  return d->needs[s].forward + d->needs[s].backward + d->recompute[s];
+}
+
+static int32_t find_slowest(const struct obscura_draft *d) {
+  int32_t slowest = -1;
+  for (int32_t s = 0; s < d->n_adjusted; s++)
+    if (d->stages[s].n_layers > 1 && (slowest < 0 || get_pass(d, s) > get_pass(d, slowest))) slowest = s;
+  return slowest;
+}
+
+/* What adjusted stages discard follows their layers. */
+static void choose_again(struct obscura *x, struct obscura_draft *d, const uint32_t *named) {
+  if (!named) obscura_fit_stages(x, d, 0, d->n_adjusted);
+  for (int32_t s = 0; s < d->n_adjusted && named; s++) obscura_draft_discard(x, d, s, named);
+}
+
+/* Layers that went from stages that recompute to others keep what they make. */
+static void clear_others(const struct obscura *x, struct obscura_draft *d, const struct obscura_draft *before) {
+  uint32_t *cheap = MEM_NEW(uint32_t, x->n_layers);
+  for (int32_t l = 0; l < x->n_layers; l++) cheap[l] = recompute_get_ops(&x->request->model->layers[l], RECOMPUTE_CMB);
+  for (int32_t s = d->n_adjusted; s < x->n_stages; s++)
+    obscura_draft_discard(x, d, s, before->discarded[s] > 0 ? cheap : NULL);
+  mem_free(cheap);
+}
+
+static struct obscura_draft *move_one(struct obscura *x, const struct obscura_draft *d, int32_t from, int32_t to,
+                                      const uint32_t *named) {
+  struct obscura_draft *moved = obscura_draft_dup(x, d);
+  struct plan_stage *stages = MEM_NEW(struct plan_stage, x->n_stages);
+  memcpy(stages, d->stages, sizeof *stages * (size_t)x->n_stages);
+  if (obscura_move_layer(stages, from, to)) {
+    obscura_draft_cut(x, moved, stages);
+    clear_others(x, moved, d);
+    choose_again(x, moved, named);
+  }
+  mem_free(stages);
+  return moved;
+}
+
+static bool others_fit(const struct obscura *x, const struct obscura_draft *d) {
+  for (int32_t s = d->n_adjusted; s < x->n_stages; s++)
+    if (obscura_draft_get_peak(x, d, s) > obscura_get_limit(x, s)) return false;
+  return true;
+}
+
+/* The fastest of the others that fits with a layer more. NULL when none does. */
+static struct obscura_draft *give_layer(struct obscura *x, const struct obscura_draft *d, const uint32_t *named) {
+  int32_t from = find_slowest(d);
+  bool *refused = MEM_NEW(bool, x->n_stages);
+  struct obscura_draft *given = NULL;
+  while (from >= 0 && !given) {
+    int32_t to = -1;
+    for (int32_t s = d->n_adjusted; s < x->n_stages; s++)
+      if (!refused[s] && (to < 0 || get_pass(d, s) < get_pass(d, to))) to = s;
+    if (to < 0) break;
+    given = move_one(x, d, from, to, named);
+    refused[to] = true;
+    if (!others_fit(x, given)) obscura_draft_destroy(&given);
+  }
+  mem_free(refused);
+  return given;
+}
+
+/* The adjusted stages are what the step waits for: T_k - C_adj > T_(k+1). */
+static bool is_unbalanced(const struct obscura *x, const struct obscura_draft *d) {
+  struct obscura_model model = obscura_draft_get_model(x, d);
+  int32_t k = d->n_adjusted - 1;
+  double own = obscura_model_get_time(&model, k) - model.slowest_adjusted, next = obscura_model_get_time(&model, k + 1);
+  return own > next * (1 + 1e-12);
+}
+
+void obscura_adjust(struct obscura *x, struct obscura_draft **draft) {
+  uint32_t *named = obscura_chooses_ops(x) ? NULL : obscura_list_ops(x);
+  struct obscura_draft *last = *draft, *before = NULL;
+  bool adjusts = last->n_adjusted > 0 && last->n_adjusted < x->n_stages;
+  while (adjusts && is_unbalanced(x, last)) {
+    struct obscura_draft *next = give_layer(x, last, named);
+    if (!next) break;
+    if (before != *draft) obscura_draft_destroy(&before);
+    before = last;
+    last = next;
+  }
+  if (last != *draft) {
+    obscura_draft_evaluate(x, last);
+    if (before != *draft) {
+      obscura_draft_evaluate(x, before);
+      obscura_draft_keep(&before, &last);
+    }
+    obscura_draft_keep(&last, draft);
+  }
+  mem_free(named);
+}

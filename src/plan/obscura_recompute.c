@@ -1,0 +1,213 @@
+/* What stages discard: as their limits ask for, each by itself, or all adjusted ones alike together with the blocks that leave
+ * (Eq. 4). Blocks are enumerated; for each number and part of them the limits say how much has to be discarded, and a
+ * knapsack over the kinds of ops what that takes at least. More is discarded only while transfers still cost time, as time
+ * grows with recomputation otherwise: that walks the front of recomputation against bytes point by point.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "cost/cost.h"
+#include "model/footprint.h"
+#include "plan/obscura.h"
+#include "plan/recompute.h"
+
+int64_t obscura_get_limit(const struct obscura *x, int32_t stage) {
+  int64_t limit = x->request->device_limit ? x->request->device_limit[stage] : INT64_MAX;
+  if (limit == INT64_MAX) return limit;
+  return limit > x->margin[stage] ? limit - x->margin[stage] : 0;
+}
+
+/* What is to be discarded so that `over` bytes are saved, `each` times as much being saved. */
+static double share(double over, double each) { return over <= 0 ? 0 : each > 0 ? ceil(over / each) : INFINITY; }
+
+int64_t obscura_get_discard(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
+  const struct stage_need *need = &d->needs[s];
+  int64_t limit = obscura_get_limit(x, s);
+  if (d->lambda[s] <= 2 || limit == INT64_MAX) return stage_need_get_discarded(need, limit);
+  double away = d->beta * (d->lambda[s] - 2), copies = need->copies - away;
+  double leaves = s + 1 < x->n_stages ? (double)footprint_output(x->request->model, d->stages[s + 1].first_layer - 1,
+                                                                 stage_needs_get_micro(x->needs)->rows,
+                                                                 stage_needs_get_micro(x->needs)->length)
+                                      : 0;
+  double over = (double)need->fixed + copies * (double)need->keep + away * leaves - (double)limit;
+  double backward = share(over + (double)need->work_backward, copies - 1);
+  double forward =
+      fmin(share(over + (double)need->work_forward, copies - 1), share(over + (double)need->work_discarding, copies));
+  double most = fmax(backward, forward);
+  return most > (double)need->keep ? -1 : (int64_t)most;
+}
+
+uint32_t *obscura_list_ops(const struct obscura *x) {
+  uint32_t *ops = MEM_NEW(uint32_t, x->n_layers);
+  if (x->request->recompute_ops) memcpy(ops, x->request->recompute_ops, sizeof *ops * (size_t)x->n_layers);
+  return ops;
+}
+
+bool obscura_chooses_ops(const struct obscura *x) {
+  const struct plan_request *request = x->request;
+  if (x->options.adjusted_stages != OBSCURA_AUTO || x->options.steps < OBSCURA_SWAP) return false;
+  if (!request->recompute_as_needed || !request->recompute_ops) return false;
+  for (int32_t l = 0; l < x->n_layers; l++)
+    if (request->recompute_ops[l] != recompute_get_ops(&request->model->layers[l], RECOMPUTE_FULL)) return false;
+  return true;
+}
+
+/* False when it cannot discard so much; then it discards all it can. */
+static bool discard_bytes(const struct obscura *x, struct obscura_draft *d, int32_t s, int64_t need) {
+  const struct plan_stage *stage = &d->stages[s];
+  uint32_t *ops = MEM_NEW(uint32_t, x->n_layers);
+  double seconds;
+  int64_t freed;
+  bool enough =
+      need >= 0 && stage_menu_cover(x->menus[s], stage->first_layer, stage->n_layers, need, &seconds, &freed, ops);
+  for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers && !enough; l++)
+    ops[l] = recompute_get_ops(&x->request->model->layers[l], RECOMPUTE_FULL);
+  obscura_draft_discard(x, d, s, ops);
+  mem_free(ops);
+  return enough;
+}
+
+bool obscura_fit_stages(struct obscura *x, struct obscura_draft *d, int32_t first, int32_t end) {
+  bool fits = true;
+  for (int32_t s = first; s < end; s++) fits = discard_bytes(x, d, s, obscura_get_discard(x, d, s)) && fits;
+  return fits;
+}
+
+/* ---- the integer programme ---- */
+
+enum { SURVIVORS = 4, BETA_STEPS = 8, FRONT_POINTS = 64 };
+
+struct choice {
+  int32_t lambda;
+  double beta, seconds; /* by Eq. 3 */
+  int64_t discard;
+};
+
+struct programme {
+  struct obscura *x;
+  struct obscura_draft *draft; /* as it would be with the choice looked at */
+  bool chooses;                /* what is discarded */
+  struct choice best[SURVIVORS];
+  int n;
+};
+
+static void add_choice(struct programme *ip, struct choice choice) {
+  int at = ip->n;
+  while (at > 0 && ip->best[at - 1].seconds > choice.seconds) at--;
+  if (at == SURVIVORS) return;
+  if (ip->n < SURVIVORS) ip->n++;
+  memmove(&ip->best[at + 1], &ip->best[at], sizeof choice * (size_t)(ip->n - 1 - at));
+  ip->best[at] = choice;
+}
+
+static void set_blocks(struct obscura_draft *d, int32_t lambda, double beta) {
+  for (int32_t s = 0; s < d->n_adjusted; s++) d->lambda[s] = lambda ? lambda + d->n_adjusted - 1 - s : 0;
+  d->beta = lambda ? beta : 0;
+}
+
+/* The adjusted stage that has to discard most, and how much; -1 when one cannot fit. */
+static int64_t find_tightest(const struct programme *ip, int32_t *stage) {
+  int64_t most = 0;
+  *stage = 0;
+  for (int32_t s = 0; s < ip->draft->n_adjusted; s++) {
+    int64_t need = obscura_get_discard(ip->x, ip->draft, s);
+    if (need < 0) return -1;
+    if (need > most) *stage = s;
+    if (need > most) most = need;
+  }
+  return most;
+}
+
+/* All adjusted stages discard what stage s would. */
+static bool suppose(struct programme *ip, int32_t s, int64_t need, int64_t *freed) {
+  struct obscura_draft *d = ip->draft;
+  double seconds;
+  if (!stage_menu_cover(ip->x->menus[s], d->stages[s].first_layer, d->stages[s].n_layers, need, &seconds, freed, NULL))
+    return false;
+  for (int32_t a = 0; a < d->n_adjusted; a++) {
+    d->discarded[a] = *freed;
+    d->recompute[a] = seconds;
+  }
+  return true;
+}
+
+/* What is discarded is given: the blocks alone are looked for. */
+static void try_given(struct programme *ip, int32_t lambda, double beta) {
+  struct obscura_draft *d = ip->draft;
+  struct obscura_model model = obscura_draft_get_model(ip->x, d);
+  if (lambda && !obscura_model_allows(&model)) return;
+  for (int32_t s = 0; s < d->n_adjusted; s++)
+    if (obscura_draft_get_peak(ip->x, d, s) > obscura_get_limit(ip->x, s)) return;
+  add_choice(ip, (struct choice){lambda, beta, obscura_model_get_time(&model, 0), -1});
+}
+
+static void try_blocks(struct programme *ip, int32_t lambda, double beta) {
+  int32_t tightest;
+  int64_t freed;
+  set_blocks(ip->draft, lambda, beta);
+  if (!ip->chooses) {
+    try_given(ip, lambda, beta);
+    return;
+  }
+  int64_t need = find_tightest(ip, &tightest);
+  for (int point = 0; point < FRONT_POINTS && need >= 0; point++, need = freed + 1) {
+    if (!suppose(ip, tightest, need, &freed)) return;
+    struct obscura_model model = obscura_draft_get_model(ip->x, ip->draft);
+    if (lambda && !obscura_model_allows(&model)) continue;
+    add_choice(ip, (struct choice){lambda, beta, obscura_model_get_time(&model, 0), need});
+    model.epsilon = 0;
+    if (obscura_model_get_transfer(&model, 0) == 0) return;
+  }
+}
+
+/* lambda of Eq. 4: 0, or 2 to p - k - 2; beyond the paper as many as there are. */
+static void try_all_blocks(struct programme *ip) {
+  const struct obscura_options *o = &ip->x->options;
+  int32_t k = ip->draft->n_adjusted - 1, most = ip->x->n_stages - k - 2, least = 2;
+  if (!o->faithful) most = ip->draft->warm_up[k] - 1;
+  if (o->lambda != OBSCURA_AUTO) least = most = o->lambda;
+  if (o->lambda == OBSCURA_AUTO || o->lambda == 0 || !obscura_may_swap(ip->x)) try_blocks(ip, 0, 0);
+  for (int32_t lambda = least; lambda <= most && obscura_may_swap(ip->x); lambda++) {
+    if (lambda == 0 || lambda >= ip->draft->warm_up[k]) continue;
+    for (int b = 1; b <= BETA_STEPS && o->beta == OBSCURA_AUTO; b++) try_blocks(ip, lambda, (double)b / BETA_STEPS);
+    if (o->beta != OBSCURA_AUTO) try_blocks(ip, lambda, o->beta);
+  }
+}
+
+/* The draft with a choice, as it would run: what it takes beyond what was reckoned is discarded too. */
+static struct obscura_draft *make_choice(struct obscura *x, const struct obscura_draft *from,
+                                         const struct choice *choice) {
+  enum { TRIES = 4 };
+  struct obscura_draft *d = obscura_draft_dup(x, from);
+  set_blocks(d, choice->lambda, choice->beta);
+  int64_t need = choice->discard;
+  if (!obscura_chooses_ops(x)) {
+    obscura_draft_evaluate(x, d);
+    return d;
+  }
+  for (int t = 0; t < TRIES; t++) {
+    for (int32_t s = 0; s < d->n_adjusted; s++) discard_bytes(x, d, s, need);
+    if (!obscura_draft_evaluate(x, d)) break;
+    for (int32_t s = 0; s < d->n_adjusted; s++) {
+      int64_t more = obscura_get_discard(x, d, s);
+      if (more > need || more < 0) need = more < 0 ? INT64_MAX : more;
+    }
+  }
+  return d;
+}
+
+void obscura_solve(struct obscura *x, struct obscura_draft **draft) {
+  if ((*draft)->n_adjusted == 0) return;
+  struct programme ip = {.x = x, .draft = obscura_draft_dup(x, *draft), .chooses = obscura_chooses_ops(x)};
+  struct obscura_draft *best = NULL;
+  try_all_blocks(&ip);
+  obscura_draft_destroy(&ip.draft);
+  if (ip.n == 0) add_choice(&ip, (struct choice){.discard = INT64_MAX}); /* none fits: the least that can be */
+  for (int i = 0; i < ip.n; i++) {
+    struct obscura_draft *made = make_choice(x, *draft, &ip.best[i]);
+    obscura_draft_keep(&made, &best);
+  }
+  obscura_draft_destroy(draft);
+  *draft = best;
+}

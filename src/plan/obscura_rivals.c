@@ -1,0 +1,57 @@
+/* What other planners make of the same request: 1F1B and BPipe with recomputation on as few stages as fit, and AdaPipe. */
+#include <math.h>
+
+#include "base/error.h"
+#include "plan/obscura.h"
+
+/* Keeps the plan if it is the fastest. True when it fits. */
+static bool judge(const struct obscura *x, struct plan *plan, struct plan **best, double *seconds) {
+  double found = x->request->evaluate(x->request->evaluate_context, plan, NULL);
+  bool fits = !isinf(found);
+  if (!fits || found >= *seconds) {
+    plan_destroy(&plan);
+    return fits;
+  }
+  plan_destroy(best);
+  *best = plan;
+  *seconds = found;
+  return true;
+}
+
+/* True when the planner has a plan with so many stages that recompute, and it fits. */
+static bool try_planner(const struct obscura *x, const char *name, int32_t n_recompute, struct plan **best,
+                        double *seconds) {
+  struct plan_request request = *x->request;
+  struct plan *plan;
+  request.notes = NULL;
+  request.n_recompute_stages = n_recompute;
+  if (planner_run(name, &request, &plan)) {
+    error_clear();
+    return false;
+  }
+  return judge(x, plan, best, seconds);
+}
+
+/* More recomputation takes less memory and more time: the least that fits. */
+static void try_fewest(const struct obscura *x, const char *name, struct plan **best, double *seconds) {
+  int32_t low = -1, high = x->n_stages;
+  if (try_planner(x, name, 0, best, seconds)) return;
+  if (!x->request->recompute_ops || !try_planner(x, name, high, best, seconds)) return;
+  for (low = 0; high - low > 1;) {
+    int32_t middle = low + (high - low) / 2;
+    if (try_planner(x, name, middle, best, seconds))
+      high = middle;
+    else
+      low = middle;
+  }
+}
+
+struct plan *obscura_find_rival(const struct obscura *x, double *seconds) {
+  struct plan *best = NULL;
+  *seconds = INFINITY;
+  if (!x->request->evaluate) return NULL;
+  try_fewest(x, "1f1b", &best, seconds);
+  try_fewest(x, "bpipe", &best, seconds);
+  if (x->request->recompute_ops) try_planner(x, "adapipe", x->n_stages, &best, seconds);
+  return best;
+}

@@ -1,0 +1,203 @@
+/* Beyond the paper, by time alone. Every stage discards just what its own limit asks for, recomputation need not wait for its
+ * gradient, any number of stages may run any number of forwards further ahead, and layers move between any two stages as long
+ * as that helps; where blocks may leave, they leave instead of being discarded. What looks best by the quick time of a draft is
+ * then judged by the request's evaluation.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "plan/obscura.h"
+#include "plan/partition_auto.h"
+
+enum { SHORTLIST = 5 };
+
+struct list {
+  struct obscura_draft *drafts[SHORTLIST]; /* ascending by seconds */
+  int n;
+};
+
+/* Takes the draft over. */
+static void add(struct list *list, struct obscura_draft *draft) {
+  int at = list->n;
+  while (at > 0 && list->drafts[at - 1]->seconds > draft->seconds) at--;
+  if (at == SHORTLIST || isinf(draft->seconds)) {
+    obscura_draft_destroy(&draft);
+    return;
+  }
+  if (list->n == SHORTLIST)
+    obscura_draft_destroy(&list->drafts[SHORTLIST - 1]);
+  else
+    list->n++;
+  memmove(&list->drafts[at + 1], &list->drafts[at], sizeof draft * (size_t)(list->n - 1 - at));
+  list->drafts[at] = draft;
+}
+
+/* ---- what a draft discards, or lets go ---- */
+
+/* As few blocks as possible leave, each of the adjusted stages by itself, so that nothing need be discarded; all that may when
+ * that is not enough. */
+static void let_go(const struct obscura *x, struct obscura_draft *d, int32_t s) {
+  int32_t most = d->warm_up[s] - 1;
+  for (d->lambda[s] = 0; d->lambda[s] < most; d->lambda[s] += d->lambda[s] ? 1 : 3)
+    if (obscura_get_discard(x, d, s) == 0) return;
+  if (obscura_get_discard(x, d, s) != 0 && most > 2) d->lambda[s] = most;
+  if (most <= 2) d->lambda[s] = 0;
+}
+
+/* The quick time of the draft, with what its limits ask for; INFINITY when it does not fit. */
+static void settle(struct obscura *x, struct obscura_draft *d, bool swaps) {
+  for (int32_t s = 0; s < x->n_stages; s++) {
+    d->lambda[s] = 0;
+    if (swaps) let_go(x, d, s);
+  }
+  d->seconds = obscura_fit_stages(x, d, 0, x->n_stages) ? obscura_draft_time(x, d) : INFINITY;
+}
+
+/* The part of a block whose transfer a micro-batch's work hides, on the stage where that is least. */
+static double get_hidden_part(const struct obscura *x, struct obscura_draft *d) {
+  double part = 1;
+  d->beta = 1;
+  for (int32_t s = 0; s < x->n_stages; s++) {
+    double transfer = obscura_get_transfer(x, d, s), pass = d->needs[s].forward + d->needs[s].backward;
+    if (transfer > pass) part = fmin(part, pass / transfer);
+  }
+  return part;
+}
+
+/* ---- how far stages run ahead ---- */
+
+static void run_ahead(const struct obscura *x, struct obscura_draft *d, int32_t n, int32_t more) {
+  obscura_draft_order(x, d, 0, OBSCURA_REFINED);
+  d->n_adjusted = more > 0 ? n : 0;
+  for (int32_t s = 0; s < d->n_adjusted; s++) {
+    int32_t ahead = x->n_stages - s + more;
+    d->warm_up[s] = d->steady[s] = d->needs[s].copies = ahead < x->n_micro ? ahead : x->n_micro;
+  }
+}
+
+/* How many stages, and how many forwards more: all in a short pipeline, fewer and fewer between in a long one. */
+static int32_t step_on(int32_t value) { return value < 8 ? value + 1 : value + value / 4; }
+
+static void try_orders(struct obscura *x, const struct plan_stage *stages, double beta, struct list *list) {
+  for (int32_t n = 0; n < x->n_stages; n = step_on(n)) {
+    int32_t most = 2 * (x->n_stages - n);
+    for (int32_t more = n ? 1 : 0; more <= (n ? most : 0); more = step_on(more)) {
+      struct obscura_draft *d = obscura_draft_create(x, stages);
+      d->beta = beta;
+      run_ahead(x, d, n, more);
+      settle(x, d, beta > 0);
+      add(list, d);
+    }
+  }
+}
+
+/* ---- layers ---- */
+
+static double get_pass(const struct obscura_draft *d, int32_t s) {
+  return d->needs[s].forward + d->needs[s].backward + d->recompute[s];
+}
+
+static int32_t find_slowest(const struct obscura *x, const struct obscura_draft *d) {
+  int32_t slowest = 0;
+  for (int32_t s = 1; s < x->n_stages; s++)
+    if (get_pass(d, s) > get_pass(d, slowest)) slowest = s;
+  return slowest;
+}
+
+/* The best of the drafts in which stage `from` gives a layer to another. */
+static struct obscura_draft *move_best(struct obscura *x, const struct obscura_draft *d, int32_t from) {
+  struct obscura_draft *best = NULL;
+  struct plan_stage *stages = MEM_NEW(struct plan_stage, x->n_stages);
+  for (int32_t to = 0; to < x->n_stages; to++) {
+    memcpy(stages, d->stages, sizeof *stages * (size_t)x->n_stages);
+    if (get_pass(d, to) >= get_pass(d, from) || !obscura_move_layer(stages, from, to)) continue;
+    struct obscura_draft *moved = obscura_draft_dup(x, d);
+    obscura_draft_cut(x, moved, stages);
+    settle(x, moved, d->beta > 0);
+    obscura_draft_keep(&moved, &best);
+  }
+  mem_free(stages);
+  return best;
+}
+
+/* Layers leave the slowest stage as long as that helps. */
+static void balance(struct obscura *x, struct obscura_draft **draft) {
+  if (x->request->partition != PARTITION_AUTO) return;
+  for (int32_t moves = 0; moves < 2 * x->n_stages; moves++) {
+    struct obscura_draft *moved = move_best(x, *draft, find_slowest(x, *draft));
+    if (!moved) return;
+    if (moved->seconds >= (*draft)->seconds * (1 - 1e-9)) {
+      obscura_draft_destroy(&moved);
+      return;
+    }
+    obscura_draft_destroy(draft);
+    *draft = moved;
+  }
+}
+
+/* ---- the whole ---- */
+
+/* As it would run; what it takes beyond what was reckoned is discarded or let go too. */
+static void judge(struct obscura *x, struct obscura_draft *draft, struct obscura_draft **best) {
+  enum { TRIES = 4 };
+  for (int t = 0; t < TRIES && obscura_draft_evaluate(x, draft); t++) settle(x, draft, draft->beta > 0);
+  obscura_draft_keep(&draft, best);
+}
+
+static void judge_list(struct obscura *x, struct list *list, struct obscura_draft **best) {
+  for (int i = 0; i < list->n; i++) {
+    if (i < 2) balance(x, &list->drafts[i]);
+    judge(x, list->drafts[i], best);
+  }
+  list->n = 0;
+}
+
+/* Only as many micro-batches recompute as memory asks for. */
+static void spare_micro(struct obscura *x, struct obscura_draft **best) {
+  int32_t low = 0, high = (*best)->n_recompute;
+  bool any = false;
+  for (int32_t s = 0; s < x->n_stages; s++) any = any || (*best)->recompute[s] > 0;
+  for (int t = 0; any && t < 6 && high - low > 1; t++) {
+    struct obscura_draft *d = obscura_draft_dup(x, *best);
+    int32_t middle = t == 0 ? high - 1 : low + (high - low) / 2;
+    d->n_recompute = middle;
+    obscura_draft_evaluate(x, d);
+    bool fits = !isinf(d->seconds);
+    obscura_draft_keep(&d, best);
+    if (fits)
+      high = middle;
+    else if (t == 0)
+      return;
+    else
+      low = middle;
+  }
+}
+
+static void search_stages(struct obscura *x, const struct plan_stage *stages, struct obscura_draft **best) {
+  struct list list = {.n = 0};
+  bool discards = x->request->recompute_ops != NULL;
+  if (discards) try_orders(x, stages, 0, &list);
+  judge_list(x, &list, best);
+  if (!obscura_may_swap(x)) return;
+  struct obscura_draft *d = obscura_draft_create(x, stages);
+  double part = x->options.beta == OBSCURA_AUTO ? get_hidden_part(x, d) : x->options.beta;
+  obscura_draft_destroy(&d);
+  try_orders(x, stages, part, &list);
+  judge_list(x, &list, best);
+}
+
+struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper) {
+  struct plan_stage *stages = MEM_NEW(struct plan_stage, x->n_stages);
+  struct obscura_draft *best = paper;
+  if (isinf(paper->seconds)) obscura_draft_evaluate(x, paper);
+  memcpy(stages, paper->stages, sizeof *stages * (size_t)x->n_stages);
+  search_stages(x, stages, &best);
+  if (x->request->partition == PARTITION_AUTO && !partition_make_auto(x->request, stages))
+    search_stages(x, stages, &best);
+  error_clear();
+  if (x->request->recompute_ops) spare_micro(x, &best);
+  mem_free(stages);
+  return best;
+}

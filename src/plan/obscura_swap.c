@@ -1,0 +1,148 @@
+/* Activation blocks that leave their device and come back: which, when, and what of them. A stage that runs mu forwards ahead
+ * and lets lambda blocks go has mu - lambda at rest and two more on their way, one in each direction. Lazily, a block leaves
+ * only when there is no room and comes back just in time (Belady's rule); eagerly, every block after the first mu - lambda
+ * leaves when it is made and comes back as soon as another has been used up.
+ */
+#include <math.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "cost/cost.h"
+#include "model/footprint.h"
+#include "model/model.h"
+#include "plan/obscura.h"
+#include "plan/plan_move.h"
+#include "plan/residency.h"
+
+bool obscura_may_swap(const struct obscura *x) { return x->options.steps >= OBSCURA_SWAP && x->request->may_swap; }
+
+/* ---- what of a block leaves ---- */
+
+/* Bytes of a block that the bits of a layer's mask stand for. */
+static int64_t measure_mask(const struct obscura *x, const struct obscura_draft *d, int32_t s, int32_t l,
+                            uint32_t mask) {
+  const struct model *model = x->request->model;
+  const struct plan_micro *micro = stage_needs_get_micro(x->needs);
+  struct footprint f;
+  footprint_layer(model, &model->layers[l], micro->rows, micro->length, d->ops[l], mask, &f);
+  int64_t bytes = f.bytes[REGION_MOVE_INPUT] + f.bytes[REGION_MOVE_WEIGHT];
+  bool enters = l > 0 && (l > d->stages[s].first_layer || s > 0);
+  if (enters && (mask >> FOOTPRINT_MOVES_HIDDEN & 1))
+    bytes += footprint_output(model, l - 1, micro->rows, micro->length);
+  return bytes;
+}
+
+/* All of a layer's mask that `left` bytes have room for; *left goes down. Sizes given by layer go together. */
+static uint32_t take_bits(const struct obscura *x, const struct obscura_draft *d, int32_t s, int32_t l, double *left) {
+  const struct layer *layer = &x->request->model->layers[l];
+  uint32_t movable = footprint_get_movable(layer), hidden = (uint32_t)1 << FOOTPRINT_MOVES_HIDDEN, taken = 0;
+  for (uint32_t rest = movable; rest;) {
+    uint32_t bit = layer->has_sizes && rest != hidden ? rest & ~hidden : rest & -rest;
+    double bytes = (double)measure_mask(x, d, s, l, bit);
+    rest &= ~bit;
+    if (bytes > *left) continue;
+    *left -= bytes;
+    taken |= bit;
+  }
+  return taken;
+}
+
+static int64_t measure_block(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
+  const struct plan_stage *stage = &d->stages[s];
+  int64_t bytes = 0;
+  for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
+    bytes += measure_mask(x, d, s, l, footprint_get_movable(&x->request->model->layers[l]));
+  return bytes;
+}
+
+/* False when nothing of the stage's blocks is to leave. */
+static bool choose_moved(const struct obscura *x, const struct obscura_draft *d, int32_t s, uint32_t *moved) {
+  const struct plan_stage *stage = &d->stages[s];
+  bool any = false;
+  if (d->lambda[s] == 0 || d->beta <= 0) return false;
+  double left = d->beta * (double)measure_block(x, d, s);
+  for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
+    moved[l] = take_bits(x, d, s, l, &left);
+    any = any || moved[l];
+  }
+  return any;
+}
+
+double obscura_get_transfer(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
+  if (!x->request->cost) return 0;
+  double bytes = d->beta * (double)(d->needs[s].keep - d->discarded[s]);
+  if (s + 1 < x->n_stages)
+    bytes -= d->beta * (double)footprint_output(x->request->model, d->stages[s + 1].first_layer - 1,
+                                                stage_needs_get_micro(x->needs)->rows,
+                                                stage_needs_get_micro(x->needs)->length);
+  return cost_get_copy(x->request->cost, s, (int64_t)bytes, d->beta);
+}
+
+/* ---- when ---- */
+
+/* Actions that a block may take one way: as many as the transfer needs, two at least. */
+static int32_t get_span(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
+  double pass = d->needs[s].forward + d->needs[s].backward + d->recompute[s];
+  double spans = pass > 0 ? ceil(obscura_get_transfer(x, d, s) / pass) : 1;
+  return 2 * (spans < 1 ? 1 : spans > x->n_micro ? x->n_micro : (int32_t)spans);
+}
+
+/* Every block after the first `rest` leaves after its forward, and comes back when the one `rest` before it has been used. */
+static int32_t place_eagerly(const struct plan *plan, int32_t s, int32_t rest, int32_t span, struct plan_move *moves) {
+  int32_t *forward, *use, n = 0, m = plan->n_micro;
+  plan_move_find_uses(plan, &forward, &use);
+  const int32_t *f = forward + (int64_t)s * m, *u = use + (int64_t)s * m;
+  for (int32_t i = rest; i < m; i++) {
+    int32_t used = u[i - rest];
+    /* The place of the backward that uses it up: a recomputation comes first. */
+    if (plan->order[plan->order_offset[plan_get_rank(plan, s)] + used].kind == NODE_R) used++;
+    struct plan_move move = {
+        .stage = s, .micro = i, .out_start = f[i], .out_end = f[i] + span - 1, .in_start = used + 1};
+    if (move.in_start > u[i]) move.in_start = u[i];
+    if (move.in_start <= move.out_end) move.out_end = move.in_start - 1;
+    if (move.out_end > move.out_start) moves[n++] = move;
+  }
+  mem_free(forward);
+  mem_free(use);
+  return n;
+}
+
+static int32_t place_blocks(const struct obscura *x, const struct obscura_draft *d, const struct plan *plan, int32_t s,
+                            struct plan_move *moves) {
+  int32_t rest = d->warm_up[s] - d->lambda[s], span = get_span(x, d, s);
+  if (rest < 1) rest = 1;
+  if (x->options.eager) return place_eagerly(plan, s, rest, span, moves);
+  struct residency rule = {.stage = s, .capacity = rest + 2, .span = span};
+  return residency_make(plan, &rule, moves);
+}
+
+static void finish_moves(const struct obscura *x, struct plan_move *moves, int32_t n) {
+  for (int32_t k = 0; k < n; k++) {
+    moves[k].tier = (uint8_t)x->request->swap_tier;
+    moves[k].peer = moves[k].disk_start = moves[k].disk_end = -1;
+  }
+}
+
+int obscura_put_moves(const struct obscura *x, const struct obscura_draft *d, struct plan *plan) {
+  struct plan_move *moves = MEM_NEW(struct plan_move, (int64_t)x->n_stages * x->n_micro);
+  uint32_t *moved = MEM_NEW(uint32_t, x->n_layers);
+  int32_t n = 0;
+  int status = STATUS_OK;
+  for (int32_t s = 0; s < x->n_stages && !status; s++) {
+    int32_t more = choose_moved(x, d, s, moved) ? place_blocks(x, d, plan, s, moves + n) : 0;
+    if (more < 0)
+      status = error_raise(STATUS_FAILED, "planner obscura: stage %d cannot go on with %d activation blocks", (int)s,
+                           (int)(d->warm_up[s] - d->lambda[s] + 2));
+    else
+      n += more;
+  }
+  finish_moves(x, moves, n);
+  if (!status && n > 0) {
+    plan_reserve_moves(plan, n);
+    for (int32_t k = 0; k < n; k++) plan->moves[k] = moves[k];
+    for (int32_t l = 0; l < x->n_layers; l++) plan->moved[l] = moved[l];
+  }
+  mem_free(moved);
+  mem_free(moves);
+  return status;
+}

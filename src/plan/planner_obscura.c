@@ -1,0 +1,139 @@
+/* Obscura (Huang et al., USENIX ATC 2025): stages over their limit recompute, and run forwards ahead of 1F1B, so that what
+ * would be idle time before their first backward lies between backwards instead and takes up the recomputation.
+ *
+ * The passes of the paper, in its order: identify, migrate, relax, refine, swap and recompute, adjust the partition. That is
+ * all with options.faithful, with fewer passes than all, and with a given number of adjusted stages. Else the search goes on
+ * from there, and what other planners make of the same request is held against it.
+ */
+#include "plan/planner_obscura.h"
+
+#include <math.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "model/model.h"
+#include "plan/obscura.h"
+#include "plan/one_f_one_b.h"
+
+struct obscura_options obscura_options_default(void) {
+  return (struct obscura_options){
+      .steps = OBSCURA_STEP_COUNT - 1, .adjusted_stages = OBSCURA_AUTO, .lambda = OBSCURA_AUTO, .beta = OBSCURA_AUTO};
+}
+
+const char *obscura_step_get_name(enum obscura_step step) {
+#define X(id, name, text) name,
+  static const char *const names[] = {OBSCURA_STEPS(X)};
+#undef X
+  return names[step];
+}
+
+static void open_planning(struct obscura *x, const struct plan_request *request) {
+  *x = (struct obscura){.request = request,
+                        .options = request->obscura ? *request->obscura : obscura_options_default(),
+                        .n_stages = request->n_stages,
+                        .n_micro = request->n_micro,
+                        .n_layers = request->model->n_layers};
+  x->needs = stage_needs_create(request);
+  x->menus = MEM_NEW(struct stage_menu *, x->n_stages);
+  for (int32_t s = 0; s < x->n_stages; s++) x->menus[s] = stage_menu_create(request, x->needs, s);
+  x->margin = MEM_NEW(int64_t, x->n_stages);
+}
+
+static void close_planning(struct obscura *x) {
+  for (int32_t s = 0; s < x->n_stages; s++) stage_menu_destroy(&x->menus[s]);
+  stage_needs_destroy(&x->needs);
+  mem_free(x->menus);
+  mem_free(x->margin);
+}
+
+struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage *stages) {
+  struct obscura_draft *d = obscura_draft_create(x, stages);
+  uint32_t *ops = obscura_list_ops(x);
+  obscura_draft_order(x, d, obscura_identify(x, d), x->options.steps);
+  for (int32_t s = 0; s < d->n_adjusted; s++) obscura_draft_discard(x, d, s, ops);
+  if (x->options.steps >= OBSCURA_SWAP) obscura_solve(x, &d);
+  if (x->options.steps >= OBSCURA_PARTITION && x->request->partition == PARTITION_AUTO) obscura_adjust(x, &d);
+  mem_free(ops);
+  return d;
+}
+
+/* The paper cuts evenly; where whole blocks do not go into the stages, by cost. */
+static void choose_base(const struct plan_request *request, struct plan_stage *stages) {
+  struct plan_request even = *request;
+  if (request->partition != PARTITION_AUTO) return;
+  even.partition = PARTITION_EVEN;
+  struct plan_stage *cut = MEM_NEW(struct plan_stage, request->n_stages);
+  if (partition_make(&even, cut))
+    error_clear();
+  else
+    for (int32_t s = 0; s < request->n_stages; s++) stages[s] = cut[s];
+  mem_free(cut);
+}
+
+static bool goes_beyond(const struct obscura *x) {
+  const struct obscura_options *o = &x->options;
+  return !o->faithful && o->adjusted_stages == OBSCURA_AUTO && o->steps == OBSCURA_STEP_COUNT - 1;
+}
+
+/* The faster of the search's plan and the other planners'. */
+static int choose_best(struct obscura *x, struct obscura_draft *paper, struct plan **plan) {
+  double before = paper->seconds, other;
+  struct obscura_draft *own = obscura_search(x, paper);
+  struct plan *rival = obscura_find_rival(x, &other);
+  double seconds = own->seconds;
+  int status = STATUS_OK;
+  if (rival && other < seconds) {
+    planner_note(x->request, "obscura: the plan of %s is taken, %s", rival->planner,
+                 isinf(seconds) ? "as no plan of its own fits" : "it is faster than its own");
+    planner_fill(x->request, "obscura", rival);
+    *plan = rival;
+  } else {
+    status = obscura_draft_build(x, own, plan);
+    if (rival && !status)
+      planner_note(x->request, "obscura: %.1f %% faster than %s", 100 * (other / seconds - 1), rival->planner);
+    plan_destroy(&rival);
+  }
+  if (!status && !isinf(before))
+    planner_note(x->request, "obscura: %.1f %% faster than by the paper's procedure",
+                 100 * (before / fmin(seconds, other) - 1));
+  obscura_draft_destroy(&own);
+  return status;
+}
+
+static int check_request(const struct plan_request *request) {
+  const struct obscura_options *o = request->obscura;
+  bool given = request->recompute_stages || request->n_recompute_stages != PLAN_ALL_STAGES;
+  if (request->recompute_ops && given)
+    return error_raise(STATUS_MISTAKE, "planner obscura finds out itself which stages recompute: leave "
+                                       "pipeline.recompute_stages out, or set obscura.adjusted_stages");
+  if (o && o->adjusted_stages > request->n_stages)
+    return error_raise(STATUS_MISTAKE, "obscura.adjusted_stages is %d; there are %d stages", (int)o->adjusted_stages,
+                       (int)request->n_stages);
+  return STATUS_OK;
+}
+
+static int make(const struct plan_request *request, struct plan **plan) {
+  struct obscura x;
+  *plan = NULL;
+  int status = check_request(request);
+  if (!status) status = planner_linear_make(request, "obscura", one_f_one_b_get_warm_up, NULL, plan);
+  if (status) return status;
+  open_planning(&x, request);
+  choose_base(request, (*plan)->stages);
+  struct obscura_draft *draft = obscura_follow(&x, (*plan)->stages);
+  plan_destroy(plan);
+  if (goes_beyond(&x)) {
+    status = choose_best(&x, draft, plan);
+  } else {
+    status = obscura_draft_build(&x, draft, plan);
+    obscura_draft_destroy(&draft);
+  }
+  close_planning(&x);
+  return status;
+}
+
+const struct planner planner_obscura = {
+    .name = "obscura",
+    .summary = "1F1B where stages over their limit run ahead, so that recomputation and copies take up idle time",
+    .make = make,
+    .recomputes_itself = true};
