@@ -86,7 +86,7 @@ gives overlap_share null
 for key in stages peaks limits declined; do says "^ \"$key\": \["; done
 check [ "$(grep -c '"first_layer":' out)" = 4 ] || fail "JSON has not four stages"
 # The parts of a rank's memory sum to its peak.
-check awk -F'[:,]' '/"device_bytes"/ { peak = $2; sum = 0; n++ } /"(fixed|activations|gradients|messages|workspace)_bytes"/ { sum += $2 }
+check awk -F'[:,]' '/"device_bytes"/ { peak = $2; sum = 0; n++ } /"(fixed|activations|guests|gradients|messages|workspace)_bytes"/ { sum += $2 }
   /"workspace_bytes"/ && sum != peak { bad = 1 } /"limits"/ { exit } END { exit bad || n < 4 }' out || fail "parts of memory"
 check [ "$(head -n 1 out)$(tail -n 1 out)" = '{}' ] || fail "not one object alone"
 
@@ -167,8 +167,32 @@ check awk '/^planner/ { body = 1; next } body && $2 ~ /^[0-9.]+$/ { if ($2 < las
   END { exit bad || order !~ /^ zb-v zb-h1.* interleaved.* 1f1b/ }' out || fail "$last: not by time"
 says '^(gpipe|zb-h2) .*rank 0 needs'
 run 0 plan deck.yml "${many[@]}" -D 'memory.device_limit=1000000 B' -D pipeline.recompute=none --compare
-check [ "$(awk '/^planner/ { getline; print $1 }' out)" = 1f1b ] || fail "$last: not the fastest that fits"
+check [ "$(awk '/^planner/ { getline; print $1; getline; print $1 }' out | xargs)" = 'bpipe 1f1b' ] ||
+  fail "$last: not the fastest that fits, with less memory first"
 says '^zb-v .*needs'
+
+# ---- blocks that move: in text, JSON, plan.h5 and back, and not in a file of actions
+moves=(-D pipeline.planner=bpipe -D 'cost.uniform={forward_ms: 1, input_ms: 1, weight_ms: 1, evict_ms: 0.5}')
+run 0 plan deck.yml "${moves[@]}" -D run.folder=MOVES --export moves.csv
+says '^ +0 +0 +[1-9][0-9]* +1 +[0-9.e-]+ +100 %  rank 3$'
+says '^blocks are on their way for [0-9.]+ ms in all; [0-9.]+ % of that is hidden$'
+check awk '/^rank .*guests/ { on = 1; next } on && $1 == 0 && $4 > 0 { bad = 1 } on && $1 == 3 && $4 > 0 { kept = 1 }
+  END { exit bad || !kept }' out || fail "$last: rank 3 alone keeps blocks of others"
+check grep -q 'moves.csv has the order of passes only: the [0-9]* blocks of activations that move are in plan.h5' err ||
+  fail "$last: no word of what the file lacks"
+check [ "$(tr ',' '\n' < moves.csv | grep -cE '^[0-9]+[FB][0-9]+$')" = 64 ] || fail "moves.csv has not all passes"
+run 0 plan deck.yml "${moves[@]}" --json
+says '^   "tier": "rank",$'
+says '^   "peer": 3,$'
+says '^   "blocks": 1,$'
+cp MOVES/plan.h5 moves.h5
+run 0 plan deck.yml "${moves[@]}" -D pipeline.planner=file -D pipeline.plan_file=moves.h5 -D run.folder=AGAIN
+says '^ +0 +0 +[1-9][0-9]* +1 +[0-9.e-]+ +100 %  rank 3$'
+run 0 plan deck.yml "${moves[@]}" -D pipeline.stages=2
+says '^note: bpipe: no stage of 2 holds more than 2 activation blocks: nothing moves$'
+run 0 report MOVES/plan.h5 --svg moves.svg --chrome moves.json
+check [ "$(grep -c 'class="bar \(ES\|LS\)"' moves.svg)" -gt 1 ] || fail "moves.svg has no blocks on their way"
+check grep -q '"copy_out"' moves.json || fail "moves.json has no copy_out"
 
 # ---- memory ----
 run 0 plan deck.yml --json -D 'memory.device_limit=64 MiB'

@@ -55,7 +55,7 @@ static void test_random_plans(const struct model *model) {
     for (int32_t s = 0; s < plan->n_stages; s++) plan->pace[s] = (struct plan_pace){draw(9), draw(9), draw(9), draw(9)};
     if (!plan->forward_only) put_recompute(plan, model);
     if (draw(2)) plan->device_limit[0] = 1 + draw(1000000);
-    if (draw(2)) put_possible_moves(plan, model, 2);
+    if (trial % 4) put_possible_moves(plan, model, 2);
     n_recompute += plan->n_recompute > 0;
     n_moving += plan->n_moves > 0;
     plan_freeze(plan);

@@ -67,7 +67,7 @@ two() {
   done
 }
 all() {
-  for planner in gpipe 1f1b zb-h1 zb-h2; do one $planner; done
+  for planner in gpipe 1f1b zb-h1 zb-h2 bpipe; do one $planner; done
   for planner in interleaved zb-v; do two $planner; done
 }
 ranks=(1 2 3 4)
@@ -86,6 +86,8 @@ same 2 8 -D pipeline.planner=interleaved -D pipeline.chunks=4 -D "$eighths"
 # ---- messages that wait for their receivers
 same 4 8 -D pipeline.planner=zb-v -D "$eighths" -D device.sync_messages=true
 
+same 4 4 -D pipeline.planner=bpipe -D device.sync_messages=true
+
 # ---- recomputation
 base 0 gpt2_padded -D data.micro_batch=1
 for set in full cmb mlp attention '[norm, core]' auto; do
@@ -96,6 +98,7 @@ same 1 1 -D pipeline.recompute=full
 same 3 3 -D pipeline.recompute=full -D pipeline.recompute_stages=2
 same 4 4 -D pipeline.recompute=mlp -D 'pipeline.recompute_stages=[3, 1]'
 same 2 4 -D pipeline.planner=zb-v -D pipeline.recompute=full
+for set in mlp full; do same 4 4 -D pipeline.planner=bpipe -D pipeline.recompute=$set; done
 same 3 3 -D pipeline.planner=zb-h1 -D pipeline.recompute=cmb -D pipeline.recompute_early=false
 same 2 4 -D pipeline.planner=interleaved -D pipeline.recompute=attention -D 'pipeline.recompute_stages=[0, 3]'
 base 0 llama_full -D data.micro_batch=2

@@ -130,6 +130,9 @@ static int write_plan(const struct plan_job *job, const struct prediction *predi
 /* The order as a file of actions. */
 static int write_export(const struct plan *plan, const char *path) {
   if (!path) return STATUS_OK;
+  if (plan->n_moves)
+    log_warn("%s has the order of passes only: the %d blocks of activations that move are in plan.h5", path,
+             (int)plan->n_moves);
   char *text = plan_csv_format(plan);
   int status = disk_write_text(path, text);
   mem_free(text);

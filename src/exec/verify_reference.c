@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "comm/comm.h"
+#include "comm/watchdog.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -116,6 +117,7 @@ static int open_run_all(struct reference_run *run, const char *path, const char 
   if (!status) status = check_overrides(run);
   if (!status) status = open_model(run);
   status = comm_agree_all(run->comm, status);
+  if (!status) watchdog_set_timeout(run->comm, run->params.run.hang_timeout);
   if (!status) status = comm_agree_all(run->comm, topo_init_all(run->comm, &run->topo));
   if (!status)
     status = setup_deck_plan_all(run->comm, &run->params, run->model, run->reference.time, run->topo.memory_share_bytes,

@@ -23,6 +23,7 @@ static int64_t *find_part(struct memory_parts *parts, enum buffer_kind kind) {
   case BUFFER_OUTPUT:
   case BUFFER_D_OUTPUT:
   case BUFFER_D_INPUT: return &parts->messages;
+  case BUFFER_GUEST: return &parts->guests;
   case BUFFER_GRAD_WEIGHT: return &parts->gradients;
   case BUFFER_WORK: return &parts->workspace;
   default: return &parts->activations;
@@ -36,6 +37,7 @@ struct memory_parts plan_report_get_memory(const struct dag *dag, int32_t rank) 
   /* Compute nodes of a rank are numbered in their order. */
   for (int64_t i = dag->buffer_offset[rank]; i < dag->buffer_offset[rank + 1] && peak >= 0; i++) {
     const struct dag_buffer *b = &dag->buffers[i];
+    if (buffer_kind_get_pool((enum buffer_kind)b->kind) != POOL_DEVICE) continue;
     if (b->alloc <= peak && peak <= b->release) *find_part(&parts, (enum buffer_kind)b->kind) += b->bytes;
   }
   return parts;

@@ -32,6 +32,7 @@ struct plan_shares plan_report_get_shares(const struct plan_report *report);
 #define MEMORY_PARTS(X)                                                                                                \
   X(fixed, "weights")       /* parameters, gradients, moments */                                                       \
   X(activations, "activ.")  /* kept or rebuilt for the backward, inputs of the stage included */                       \
+  X(guests, "guests")       /* activations kept for other ranks */                                                     \
   X(gradients, "gradients") /* of activations, kept for weight passes */                                               \
   X(messages, "messages")   /* sent, or received to start a backward */                                                \
   X(workspace, "workspace")

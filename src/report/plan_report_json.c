@@ -42,6 +42,22 @@ static json_t *make_peaks(const struct dag *dag) {
   return list;
 }
 
+static json_t *make_moves(const struct plan_report *r) {
+  json_t *list = json_array();
+  struct dag_swap *swaps;
+  int32_t n = dag_summarize_moves(r->plan, r->model, &swaps);
+  for (int32_t k = 0; k < n; k++) {
+    const struct dag_swap *s = &swaps[k];
+    json_array_append_new(list, json_pack("{s:i, s:i, s:s, s:i, s:i, s:i, s:I, s:f}", "stage", (int)s->stage, "rank",
+                                          (int)plan_get_rank(r->plan, s->stage), "tier",
+                                          plan_tier_get_name((enum plan_tier)s->tier), "peer", (int)s->peer, "moves",
+                                          (int)s->n_moves, "blocks", (int)s->blocks, "bytes", (json_int_t)s->bytes,
+                                          "fraction", s->fraction));
+  }
+  mem_free(swaps);
+  return list;
+}
+
 static json_t *make_limits(const struct plan *plan) {
   json_t *list = json_array();
   for (int32_t r = 0; r < plan->n_ranks; r++)
@@ -100,6 +116,9 @@ static void put_plan(json_t *root, const struct plan_report *r) {
   json_object_set_new(root, "makespan_s", make_real(r->sim->makespan));
   json_object_set_new(root, "bubble_share", make_real(shares.bubble));
   json_object_set_new(root, "overlap_share", make_real(shares.overlap));
+  json_object_set_new(root, "block_seconds", make_real(r->sim->block_seconds));
+  json_object_set_new(root, "block_exposed_seconds", make_real(r->sim->block_exposed_seconds));
+  json_object_set_new(root, "moves", make_moves(r));
   json_object_set_new(root, "stages", make_stages(r->plan, r->model));
   json_object_set_new(root, "peaks", make_peaks(r->dag));
   json_object_set_new(root, "limits", make_limits(r->plan));

@@ -80,6 +80,31 @@ static void print_stages(FILE *out, const struct plan_report *r) {
   mem_free(means);
 }
 
+static void print_place(FILE *out, const struct dag_swap *swap) {
+  if (swap->tier == PLAN_TIER_RANK)
+    fprintf(out, "rank %d\n", (int)swap->peer);
+  else
+    fprintf(out, "%s\n", plan_tier_get_name((enum plan_tier)swap->tier));
+}
+
+/* What leaves its device between forward and backward; nothing where nothing does. */
+static void print_moves(FILE *out, const struct plan_report *r) {
+  struct dag_swap *swaps;
+  int32_t n = dag_summarize_moves(r->plan, r->model, &swaps);
+  if (n > 0) fprintf(out, "\nstage   rank  blocks moved  away at once  MiB a block  of what is kept  to\n");
+  for (int32_t k = 0; k < n && k < RANKS_LISTED; k++) {
+    const struct dag_swap *s = &swaps[k];
+    fprintf(out, "%5d  %5d  %12d  %12d  %11.4g  %13.4g %%  ", (int)s->stage, (int)plan_get_rank(r->plan, s->stage),
+            (int)s->n_moves, (int)s->blocks, (double)s->bytes / s->n_moves / MIB, 100 * s->fraction);
+    print_place(out, s);
+  }
+  if (n > RANKS_LISTED) fprintf(out, "... and %d rows more\n", (int)n - RANKS_LISTED);
+  if (n > 0 && r->sim->block_seconds > 0)
+    fprintf(out, "blocks are on their way for %.4g ms in all; %.1f %% of that is hidden\n", r->sim->block_seconds * 1e3,
+            100 * (1 - r->sim->block_exposed_seconds / r->sim->block_seconds));
+  mem_free(swaps);
+}
+
 static void print_memory(FILE *out, const struct plan_report *r) {
   fprintf(out, "\nrank");
 #define X(name, title) fprintf(out, "  %10s", title);
@@ -142,6 +167,7 @@ char *plan_report_format(const struct plan_report *r) {
   print_head(out, r);
   print_step(out, r);
   print_stages(out, r);
+  print_moves(out, r);
   print_memory(out, r);
   print_picture(out, r);
   return close_text(out, &buffer);
@@ -208,6 +234,7 @@ char *plan_report_format_times(const struct plan_report *r) {
   print_step(out, r);
   print_ranks(out, r);
   print_critical_path(out, r);
+  print_moves(out, r);
   print_memory(out, r);
   print_picture(out, r);
   return close_text(out, &buffer);

@@ -12,7 +12,9 @@ static const double MIB = 1024.0 * 1024.0;
 static const char *const kind_colours[NODE_KIND_COUNT] = {
     [NODE_F] = "#4c86c6",  [NODE_R] = "#9b6fc0",  [NODE_B] = "#e0a030",  [NODE_I] = "#e8c060",  [NODE_W] = "#b06a28",
     [NODE_U] = "#5a9a5a",  [NODE_SF] = "#2a5a96", [NODE_RF] = "#7ab0e0", [NODE_SB] = "#a06a10", [NODE_RB] = "#e0b868",
-    [NODE_ST] = "#777777", [NODE_RT] = "#aaaaaa", [NODE_N] = "#c05a7a",
+    [NODE_ST] = "#777777", [NODE_RT] = "#aaaaaa", [NODE_N] = "#c05a7a",  [NODE_ES] = "#2f7f7a", [NODE_ER] = "#8fc9c4",
+    [NODE_LS] = "#4d8f3a", [NODE_LR] = "#a9d69a", [NODE_EV] = "#5b4fa0", [NODE_LD] = "#b3a9e0", [NODE_SW] = "#8a4a4a",
+    [NODE_SR] = "#d0a0a0",
 };
 enum { MOST_NUMBERS = 4000, MOST_HEIGHT = 24, PLOT_PIXELS = 1600, NUMBER_WIDTH = 9 };
 
@@ -118,12 +120,18 @@ static void write_number(struct svg *svg, int32_t micro, double x, double y, dou
       x, y, width, x, y, narrow ? " style=\"display:none\"" : "", (int)micro);
 }
 
+/* Where in a rank's row the bars of a stream are: shares of its height. Blocks have lanes of their own below the messages. */
+static const struct {
+  double top, tall;
+} lanes[STREAM_COUNT] = {
+    [STREAM_COMPUTE] = {0.04, 0.6},   [STREAM_SEND] = {0.66, 0.06},      [STREAM_RECEIVE] = {0.73, 0.06},
+    [STREAM_COPY_OUT] = {0.8, 0.045}, [STREAM_COPY_IN] = {0.855, 0.045}, [STREAM_DISK] = {0.91, 0.04}};
+
 static void write_bar(struct svg *svg, const struct timeline *t, const struct timeline_bar *bar, double height) {
   const struct node_row *node = &t->rows[bar->row];
-  bool compute = node->stream == STREAM_COMPUTE, sends = node->stream != STREAM_RECEIVE;
+  bool compute = node->stream == STREAM_COMPUTE;
   double x = get_x(svg, t, bar->start_s), width = get_x(svg, t, bar->end_s) - x;
-  double y = node->rank * height + (compute ? 0.04 : sends ? 0.7 : 0.84) * height;
-  double tall = (compute ? 0.64 : 0.11) * height;
+  double y = (node->rank + lanes[node->stream].top) * height, tall = lanes[node->stream].tall * height;
   if (!compute && width <= 0) return;
   fprintf(
       svg->out,

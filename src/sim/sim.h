@@ -52,9 +52,11 @@ struct sim_result {
   int32_t *binder;          /* [n_nodes] the node whose end let this one start (edge or stream), -1: none */
   struct sim_rank *ranks;   /* [n_ranks] of the first iteration; drain up to its end on all ranks */
   struct sim_stage *stages; /* [n_stages] */
-  double message_seconds,
-      exposed_seconds; /* of all activations and gradients; exposed: compute idle directly before the
-                                              consumer, inside [start, end] of the message (systems that overlap hide it) */
+  /* Of all activations and gradients; exposed: compute idle directly before the consumer, inside [start, end] of the message
+   * (systems that overlap hide it). */
+  double message_seconds, exposed_seconds;
+  /* The same of blocks of activations on their way, and of compute nodes that wait until one is back or gone. */
+  double block_seconds, block_exposed_seconds;
 };
 
 /* Prepares a simulation of this graph: arrays that sim_run uses again and again without allocating. */

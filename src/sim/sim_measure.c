@@ -38,6 +38,21 @@ static double get_exposed(const struct dag *dag, const struct sim_result *r, int
   return exposed;
 }
 
+/* Carries a block of activations; of a message between ranks the end that takes the time. */
+static bool moves_block(const struct dag_node *n) {
+  return n->stream == STREAM_COPY_OUT || n->stream == STREAM_DISK ||
+         (n->stream == STREAM_COPY_IN && !dag_is_receive(n));
+}
+
+/* Idle before a compute node that a block on its way let start, while it was that. */
+static double get_block_wait(const struct sim_result *r, const struct dag *dag, int32_t v, double from) {
+  int32_t u = r->binder[v];
+  if (u < 0 || dag->nodes[u].stream < STREAM_COPY_OUT) return 0;
+  int32_t way = dag_is_receive(&dag->nodes[u]) ? dag->match[u] : u;
+  double begin = r->start[way] > from ? r->start[way] : from;
+  return r->start[v] > begin ? r->start[v] - begin : 0;
+}
+
 static bool is_backward(uint8_t kind) { return kind == NODE_B || kind == NODE_I || kind == NODE_W; }
 
 static void measure_node(const struct dag *dag, int32_t v, struct progress *p, struct sim_result *r) {
@@ -46,6 +61,7 @@ static void measure_node(const struct dag *dag, int32_t v, struct progress *p, s
   if (r->start[v] > p->at) {
     add_gap(dag, r, v, p->at, &rank->idle);
     r->exposed_seconds += get_exposed(dag, r, v, p->at);
+    r->block_exposed_seconds += get_block_wait(r, dag, v, p->at);
     struct sim_stage *stage = n->kind == NODE_U ? NULL : &r->stages[n->stage];
     if (stage && p->in_backward)
       stage->backward_bubble += r->start[v] - p->at;
@@ -76,10 +92,11 @@ static void measure_rank(const struct dag *dag, int32_t rank, double step_end, s
 
 void sim_measure(const struct dag *dag, int32_t n_stages, struct sim_result *r) {
   double step_end = 0;
-  r->message_seconds = r->exposed_seconds = 0;
+  r->message_seconds = r->exposed_seconds = r->block_seconds = r->block_exposed_seconds = 0;
   for (int32_t s = 0; s < n_stages; s++) r->stages[s] = (struct sim_stage){0};
   for (int32_t v = 0; v < dag->n_nodes; v++) {
     if (r->end[v] > step_end) step_end = r->end[v];
+    if (moves_block(&dag->nodes[v])) r->block_seconds += r->end[v] - r->start[v];
     if (dag->nodes[v].kind == NODE_SF || dag->nodes[v].kind == NODE_SB) r->message_seconds += r->end[v] - r->start[v];
   }
   for (int32_t k = 0; k < dag->n_ranks; k++) measure_rank(dag, k, step_end, r);
