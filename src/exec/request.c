@@ -70,6 +70,11 @@ int64_t request_get_limit(const struct params *params, int32_t rank, int64_t oth
   return params_is_given(params, PARAM_memory_device_limit) ? params->memory.device_limit : otherwise;
 }
 
+int64_t request_get_host_limit(const struct params *params, int64_t most) {
+  bool given = params_is_given(params, PARAM_memory_host_limit);
+  return given && params->memory.host_limit < most ? params->memory.host_limit : most;
+}
+
 int request_check_rank_limits(const struct params *params, int32_t n_ranks) {
   const struct params_rank_sizes *list = &params->memory.rank_limits;
   for (int64_t i = 0; i < list->n; i++)
@@ -120,7 +125,8 @@ static int make_fitting(const char *planner, const struct plan_request *request,
 
 int request_plan(const char *planner, const struct plan_request *request, struct plan **plan, struct dag **dag) {
   struct dag *built = NULL;
-  bool searches = request->recompute_as_needed && request->recompute_ops;
+  const struct planner *found = planner_find(planner);
+  bool searches = request->recompute_as_needed && request->recompute_ops && !(found && found->recomputes_itself);
   int status = searches ? make_fitting(planner, request, plan, &built) : make_graph(planner, request, plan, &built);
   if (status) return status;
   /* First, as it says what would fit. */

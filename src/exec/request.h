@@ -6,6 +6,7 @@
 #include "input/params.h"
 #include "model/model.h"
 #include "plan/planner.h"
+#include "plan/planner_obscura.h"
 
 /* The text of the model's configuration, the file's or the deck's keys as one; owned by the caller. STATUS_MISTAKE when the
  * deck names no model, or a file that cannot be read. */
@@ -27,6 +28,8 @@ int32_t request_make_worst(int64_t rows, int64_t micro_batch, int64_t length, st
 
 /* Bytes of a rank's device: memory.rank_limits, else memory.device_limit, else `otherwise`. */
 int64_t request_get_limit(const struct params *params, int32_t rank, int64_t otherwise);
+/* Bytes of host memory for blocks: memory.host_limit, but no more than there are. */
+int64_t request_get_host_limit(const struct params *params, int64_t most);
 /* STATUS_MISTAKE when memory.rank_limits names a rank that is not among n_ranks. */
 int request_check_rank_limits(const struct params *params, int32_t n_ranks);
 
@@ -35,12 +38,14 @@ int request_count_ranks(const struct params *params, int32_t *n_ranks);
 
 /* What a deck asks of the planner. All but the first is owned, freed by request_close. */
 struct deck_request {
-  struct plan_request plan; /* borrows from the others, from the parameters, the model and the caller */
-  uint32_t *ops;            /* plan.recompute_ops */
-  int32_t *stages;          /* plan.recompute_stages */
-  char *csv;                /* plan.plan_csv */
-  struct plan *given;       /* plan.given */
-  char *notes;              /* what the planner says, a line each; NULL: nothing yet */
+  struct plan_request plan;       /* borrows from the others, from the parameters, the model and the caller */
+  uint32_t *ops;                  /* plan.recompute_ops */
+  int32_t *stages;                /* plan.recompute_stages */
+  char *csv;                      /* plan.plan_csv */
+  struct plan *given;             /* plan.given */
+  struct obscura_options obscura; /* plan.obscura */
+  int64_t *host, *disk;           /* plan.host_limit, plan.disk_limit */
+  char *notes;                    /* what the planner says, a line each; NULL: nothing yet */
 };
 
 /* request_open.c: makes the request for n_ranks ranks; reads pipeline.plan_file. `request` may not move afterwards.
@@ -49,6 +54,10 @@ struct deck_request {
 int request_open(const struct params *params, const struct model *model, int32_t n_ranks, int32_t n_micro,
                  const struct plan_micro *micro, const int64_t *limits, struct deck_request *request);
 void request_close(struct deck_request *request);
+
+/* request_evaluate.c: plan_request's evaluate; the context is the request, with its costs: the plan's graph, checked, priced
+ * and simulated. */
+double request_evaluate(void *context, const struct plan *plan, int64_t *peaks);
 
 /* Plans and passes the plan and its graph through all checks; with recompute_as_needed recomputes on as few stages, from the
  * first, as let the plan fit. Both are owned by the caller; dag NULL: not wanted. A planner

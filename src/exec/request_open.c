@@ -114,7 +114,6 @@ static int open_recompute(const struct params *params, const struct model *model
   if (chosen->n == 0 && chosen->set == PARAMS_RECOMPUTE_NONE) return STATUS_OK;
   request->ops = MEM_NEW(uint32_t, model->n_layers);
   request->plan.recompute_ops = request->ops;
-  request->plan.recompute_early = params->pipeline.recompute_early;
   choose_stages(params, request);
   return choose_ops(params, model, request->ops);
 }
@@ -135,6 +134,41 @@ static struct plan_request make_request(const struct params *params, int32_t n_r
   };
 }
 
+static struct obscura_options make_obscura(const struct params *params) {
+  static const enum obscura_step steps[] = {
+      [PARAMS_OBSCURA_STEPS_STRAWMAN] = OBSCURA_STRAWMAN,   [PARAMS_OBSCURA_STEPS_RELAXED] = OBSCURA_RELAXED,
+      [PARAMS_OBSCURA_STEPS_REFINED] = OBSCURA_REFINED,     [PARAMS_OBSCURA_STEPS_SWAP] = OBSCURA_SWAP,
+      [PARAMS_OBSCURA_STEPS_PARTITION] = OBSCURA_PARTITION, [PARAMS_OBSCURA_STEPS_CMB] = OBSCURA_CMB};
+  int64_t stages = params->obscura.adjusted_stages, lambda = params->obscura.lambda;
+  return (struct obscura_options){.steps = steps[params->obscura.steps],
+                                  .adjusted_stages = stages < 0 ? OBSCURA_AUTO : (int32_t)stages,
+                                  .faithful = params->obscura.faithful,
+                                  .lambda = lambda < 0 ? OBSCURA_AUTO : (int32_t)lambda,
+                                  .beta = params->obscura.beta < 0 ? OBSCURA_AUTO : params->obscura.beta,
+                                  .epsilon = params->obscura.epsilon,
+                                  .eager = params->obscura.eviction == PARAMS_EVICTION_EAGER};
+}
+
+/* Whether a recomputation begins before its gradient: the paper of obscura has it wait. */
+static bool begins_early(const struct params *params) {
+  bool paper = params->pipeline.planner == PARAMS_PLANNER_OBSCURA && params->obscura.faithful;
+  return params_is_set(params, PARAM_pipeline_recompute_early) ? params->pipeline.recompute_early : !paper;
+}
+
+/* Where blocks may wait. Without a folder none do on disk. */
+static void open_limits(const struct params *params, struct deck_request *request) {
+  int32_t n = request->plan.n_ranks;
+  bool spills = params->memory.spill_folder, limited = params_is_given(params, PARAM_memory_spill_limit);
+  request->host = MEM_NEW(int64_t, n);
+  request->disk = MEM_NEW(int64_t, n);
+  for (int32_t r = 0; r < n; r++) {
+    request->host[r] = request_get_host_limit(params, INT64_MAX);
+    request->disk[r] = !spills ? 0 : limited ? params->memory.spill_limit : INT64_MAX;
+  }
+  request->plan.host_limit = request->host;
+  request->plan.disk_limit = request->disk;
+}
+
 int request_open(const struct params *params, const struct model *model, int32_t n_ranks, int32_t n_micro,
                  const struct plan_micro *micro, const int64_t *limits, struct deck_request *request) {
   *request = (struct deck_request){.plan = make_request(params, n_ranks)};
@@ -144,6 +178,14 @@ int request_open(const struct params *params, const struct model *model, int32_t
   plan->micro = micro;
   plan->device_limit = limits;
   plan->notes = &request->notes;
+  open_limits(params, request);
+  request->obscura = make_obscura(params);
+  plan->obscura = &request->obscura;
+  plan->evaluate = request_evaluate;
+  plan->evaluate_context = plan;
+  plan->recompute_early = begins_early(params);
+  plan->may_swap = params->pipeline.swap != PARAMS_SWAP_OFF;
+  plan->swap_tier = PLAN_TIER_HOST;
   int status = open_recompute(params, model, request);
   if (status || !takes_file(params)) return status;
   plan->plan_name = params->pipeline.plan_file;
@@ -157,6 +199,8 @@ void request_close(struct deck_request *request) {
   mem_free(request->ops);
   mem_free(request->stages);
   mem_free(request->csv);
+  mem_free(request->host);
+  mem_free(request->disk);
   mem_free(request->notes);
   plan_destroy(&request->given);
   *request = (struct deck_request){0};

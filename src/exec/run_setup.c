@@ -111,6 +111,8 @@ static int open_trainer_all(struct run *run) {
                                       setup_make_device(run->params, &run->topo, run->plan->device_limit[run->rank]),
                                   .optimizer = setup_make_optimizer(run->params),
                                   .sync_messages = run->params->device.sync_messages,
+                                  .spill_folder = run->params->memory.spill_folder,
+                                  .run = run->params->run.name,
                                   .cost = run->cost,
                                   .time_scale = run->params->device.time_scale};
   return comm_agree_all(run->comm, trainer_create(&config, &run->trainer));

@@ -78,6 +78,14 @@ int setup_limits_all(struct comm *comm, const struct params *params, int64_t sha
   return STATUS_OK;
 }
 
+/* Host memory for blocks: what the deck gives, but no more than each rank's share of its node. hosts[size] is filled in. */
+static void share_host_all(struct comm *comm, const struct params *params, int64_t share_bytes, int64_t *hosts) {
+  int64_t limit = request_get_host_limit(params, share_bytes);
+  int64_t *offsets = MEM_NEW(int64_t, comm_get_size(comm) + 1);
+  comm_gather_all(comm, &limit, sizeof limit, hosts, offsets);
+  mem_free(offsets);
+}
+
 static int make_plan(const char *planner, const struct plan_request *request, struct plan **plan) {
   if (request->n_stages != request->n_ranks)
     return error_raise(
@@ -151,16 +159,19 @@ int setup_deck_plan_all(struct comm *comm, const struct params *params, const st
   struct deck_request request = {0};
   struct cost *cost = NULL;
   int32_t n_micro = request_make_worst(params->data.global_batch, params->data.micro_batch, longest, &micro);
-  int64_t *limits = MEM_NEW(int64_t, comm_get_size(comm));
+  int64_t *limits = MEM_NEW(int64_t, comm_get_size(comm)), *hosts = MEM_NEW(int64_t, comm_get_size(comm));
+  share_host_all(comm, params, share_bytes, hosts);
   status = setup_limits_all(comm, params, share_bytes, limits);
   if (!status && comm_get_rank(comm) == 0)
     status = open_request(params, model, comm_get_size(comm), n_micro, micro, limits, &request, &cost);
+  request.plan.host_limit = hosts;
   status = comm_agree_all(comm, status);
   if (!status) status = setup_plan_all(comm, params_get_choice(params, PARAM_pipeline_planner), &request.plan, plan);
   if (!status) warn_notes(request.notes);
   request_close(&request);
   cost_destroy(&cost);
   mem_free(limits);
+  mem_free(hosts);
   mem_free(micro);
   return status;
 }

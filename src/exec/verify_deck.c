@@ -50,7 +50,9 @@ static int open_trainer(const struct deck_run *run, struct comm *comm, const str
                                   .backend = params_get_choice(run->params, PARAM_device_backend),
                                   .device = setup_make_device(run->params, &run->topo, limit),
                                   .optimizer = setup_make_optimizer(run->params),
-                                  .sync_messages = run->params->device.sync_messages};
+                                  .sync_messages = run->params->device.sync_messages,
+                                  .spill_folder = run->params->memory.spill_folder,
+                                  .run = run->params->run.name};
   int status = trainer_create(&config, trainer);
   if (!status) trainer_init(*trainer, (uint64_t)run->params->run.seed);
   return status;

@@ -20,7 +20,8 @@ const char *param_get_scalar(const struct param_input *in, bool may_be_quoted);
 /* One of each for every type. Parsers replace *value only when they return true; what a format returns is owned by the
  * caller; clearing leaves freed pointers behind. */
 #define PARAM_PARSERS(X) PARAM_SCALAR_PARSERS(X) PARAM_LIST_PARSERS(X)
-#define PARAM_SCALAR_PARSERS(X) X(bool) X(int) X(float) X(string) X(deck_path) X(choice) X(size) X(duration)
+#define PARAM_SCALAR_PARSERS(X)                                                                                        \
+  X(bool) X(int) X(float) X(auto_int) X(auto_float) X(string) X(deck_path) X(choice) X(size) X(duration)
 #define PARAM_LIST_PARSERS(X)                                                                                          \
   X(pair) X(mix) X(rank_sizes) X(rank_factors) X(uniform) X(link) X(partition) X(recompute) X(stages)
 #define X(type)                                                                                                        \

@@ -92,6 +92,31 @@ char *param_format_float(const struct param_row *row, const void *value) {
   return units_format_double(*(const double *)value);
 }
 
+static bool is_auto(const struct param_input *in) {
+  const struct deck_node *node = in->node;
+  return node->kind == DECK_SCALAR && !node->quoted && !strcmp(node->text, "auto");
+}
+
+bool param_parse_auto_int(const struct param_input *in, void *value) {
+  if (!is_auto(in)) return param_parse_int(in, value);
+  *(int64_t *)value = PARAMS_AUTO;
+  return true;
+}
+
+char *param_format_auto_int(const struct param_row *row, const void *value) {
+  return *(const int64_t *)value < 0 ? mem_strdup("auto") : param_format_int(row, value);
+}
+
+bool param_parse_auto_float(const struct param_input *in, void *value) {
+  if (!is_auto(in)) return param_parse_float(in, value);
+  *(double *)value = PARAMS_AUTO;
+  return true;
+}
+
+char *param_format_auto_float(const struct param_row *row, const void *value) {
+  return *(const double *)value < 0 ? mem_strdup("auto") : param_format_float(row, value);
+}
+
 bool param_parse_text(const struct param_input *in, char **text) {
   const char *given = param_get_scalar(in, true);
   if (!given) return false;

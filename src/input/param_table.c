@@ -80,7 +80,7 @@ bool param_has_standard(const struct param_row *row) { return row->standard[0] !
 static char *format_bound(const struct param_row *row, double bound) {
   if (row->type == PARAM_SIZE || row->type == PARAM_RANK_SIZES) return units_format_size((int64_t)bound);
   if (row->type == PARAM_DURATION) return bound == 0 ? mem_strdup("0") : units_format_duration(bound);
-  if (row->type == PARAM_INT) return mem_format("%lld", (long long)bound);
+  if (row->type == PARAM_INT || row->type == PARAM_AUTO_INT) return mem_format("%lld", (long long)bound);
   return units_format_double(bound);
 }
 

@@ -46,6 +46,8 @@ static const struct {
     [PARAM_BOOL] = {param_parse_bool, param_format_bool, NULL, sizeof(param_BOOL)},
     [PARAM_INT] = {param_parse_int, param_format_int, NULL, sizeof(param_INT)},
     [PARAM_FLOAT] = {param_parse_float, param_format_float, NULL, sizeof(param_FLOAT)},
+    [PARAM_AUTO_INT] = {param_parse_auto_int, param_format_auto_int, NULL, sizeof(param_AUTO_INT)},
+    [PARAM_AUTO_FLOAT] = {param_parse_auto_float, param_format_auto_float, NULL, sizeof(param_AUTO_FLOAT)},
     [PARAM_STRING] = {param_parse_string, param_format_string, param_clear_string, sizeof(param_STRING)},
     [PARAM_PATH] = {param_parse_string, param_format_string, param_clear_string, sizeof(param_PATH)},
     [PARAM_DECK_PATH] = {param_parse_deck_path, param_format_string, param_clear_string, sizeof(param_DECK_PATH)},

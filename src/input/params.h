@@ -84,11 +84,15 @@ struct params_stages {
   int64_t n;       /* of FIRST: how many */
 };
 
+enum { PARAMS_AUTO = -1 };
+
 /* Types of keys: name, C type, what it is called in messages and the manual. Texts and lists are owned by the params. */
 #define PARAM_TYPES(X)                                                                                                 \
   X(BOOL, bool, "true or false")                                                                                       \
   X(INT, int64_t, "a whole number")                                                                                    \
   X(FLOAT, double, "a number")                                                                                         \
+  X(AUTO_INT, int64_t, "auto, or a whole number") /* PARAMS_AUTO: auto */                                              \
+  X(AUTO_FLOAT, double, "auto, or a number")      /* the same */                                                       \
   X(STRING, char *, "a text")                                                                                          \
   X(PATH, char *, "a path")      /* relative to the working directory */                                               \
   X(DECK_PATH, char *, "a path") /* written relative to its deck; the value is relative to the working directory */    \

@@ -25,6 +25,7 @@ struct plan_request {
   int32_t n_micro;
   const struct plan_micro *micro; /* the worst micro-batches the deck allows */
   const int64_t *device_limit;    /* [n_ranks] bytes, INT64_MAX: none; NULL: none at all */
+  const int64_t *host_limit, *disk_limit; /* the same for blocks that wait in host memory, and on disk */
   bool clip;
   /* What forwards discard. planner_run puts it into whatever plan a planner makes, unless that has its own.
    * recompute_ops: a bit an op, [n_layers]; NULL: nothing. recompute_stages: [n_recompute_stages] where, ascending; NULL:

@@ -36,8 +36,11 @@ void planner_fill(const struct plan_request *request, const char *name, struct p
   snprintf(plan->planner, sizeof plan->planner, "%s", name);
   plan->clip = request->clip;
   memcpy(plan->micro, request->micro, sizeof *plan->micro * (size_t)plan->n_micro);
-  for (int32_t r = 0; r < plan->n_ranks; r++)
+  for (int32_t r = 0; r < plan->n_ranks; r++) {
     plan->device_limit[r] = request->device_limit ? request->device_limit[r] : INT64_MAX;
+    plan->host_limit[r] = request->host_limit ? request->host_limit[r] : INT64_MAX;
+    plan->disk_limit[r] = request->disk_limit ? request->disk_limit[r] : INT64_MAX;
+  }
 }
 
 int planner_start(const struct plan_request *request, const char *name, int64_t n_actions, struct plan **plan) {

@@ -32,8 +32,10 @@ static json_t *make_peaks(const struct dag *dag) {
   json_t *list = json_array();
   for (int32_t r = 0; r < dag->n_ranks; r++) {
     struct memory_parts parts = plan_report_get_memory(dag, r);
-    json_t *row = json_pack("{s:i, s:I, s:i, s:i}", "rank", (int)r, "device_bytes",
-                            (json_int_t)dag_get_peak(dag, r, NULL), "host_bytes", 0, "disk_bytes", 0);
+    json_t *row =
+        json_pack("{s:i, s:I, s:I, s:I}", "rank", (int)r, "device_bytes", (json_int_t)dag_get_peak(dag, r, NULL),
+                  "host_bytes", (json_int_t)dag_get_pool_peak(dag, r, POOL_HOST, NULL), "disk_bytes",
+                  (json_int_t)dag_get_pool_peak(dag, r, POOL_DISK, NULL));
 #define X(name, title) json_object_set_new(row, #name "_bytes", json_integer(parts.name));
     MEMORY_PARTS(X)
 #undef X
@@ -61,8 +63,9 @@ static json_t *make_moves(const struct plan_report *r) {
 static json_t *make_limits(const struct plan *plan) {
   json_t *list = json_array();
   for (int32_t r = 0; r < plan->n_ranks; r++)
-    json_array_append_new(list, json_pack("{s:i, s:o, s:n, s:n}", "rank", (int)r, "device_bytes",
-                                          make_bytes(plan->device_limit[r]), "host_bytes", "disk_bytes"));
+    json_array_append_new(
+        list, json_pack("{s:i, s:o, s:o, s:o}", "rank", (int)r, "device_bytes", make_bytes(plan->device_limit[r]),
+                        "host_bytes", make_bytes(plan->host_limit[r]), "disk_bytes", make_bytes(plan->disk_limit[r])));
   return list;
 }
 

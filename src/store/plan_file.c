@@ -109,16 +109,23 @@ static int write_edges(struct h5_file *file, const struct dag *dag) {
 static int write_peaks(struct h5_file *file, const struct dag *dag) {
   struct peak_row *rows = MEM_NEW(struct peak_row, dag->n_ranks);
   for (int32_t r = 0; r < dag->n_ranks; r++)
-    rows[r] = (struct peak_row){
-        .rank = r, .device_bytes = dag_get_peak(dag, r, NULL), .device_static_bytes = dag->device_static[r]};
+    rows[r] = (struct peak_row){.rank = r,
+                                .device_bytes = dag_get_peak(dag, r, NULL),
+                                .host_bytes = dag_get_pool_peak(dag, r, POOL_HOST, NULL),
+                                .disk_bytes = dag_get_pool_peak(dag, r, POOL_DISK, NULL),
+                                .device_static_bytes = dag->device_static[r]};
   return give_rows(file, trace_rows_get_plan_peaks(), rows, dag->n_ranks);
 }
+
+static int64_t write_limit(int64_t bytes) { return bytes == INT64_MAX ? -1 : bytes; }
 
 static int write_limits(struct h5_file *file, const struct plan *plan) {
   struct plan_file_limit *rows = MEM_NEW(struct plan_file_limit, plan->n_ranks);
   for (int32_t r = 0; r < plan->n_ranks; r++) {
-    int64_t device = plan->device_limit[r] == INT64_MAX ? -1 : plan->device_limit[r];
-    rows[r] = (struct plan_file_limit){.rank = r, .device_bytes = device, .host_bytes = -1, .disk_bytes = -1};
+    rows[r] = (struct plan_file_limit){.rank = r,
+                                       .device_bytes = write_limit(plan->device_limit[r]),
+                                       .host_bytes = write_limit(plan->host_limit[r]),
+                                       .disk_bytes = write_limit(plan->disk_limit[r])};
   }
   return give_rows(file, &limits, rows, plan->n_ranks);
 }

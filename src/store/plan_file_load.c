@@ -107,6 +107,8 @@ static void fill_moves(const struct plan_file *file, struct plan *plan) {
   }
 }
 
+static int64_t read_limit(int64_t bytes) { return bytes < 0 ? INT64_MAX : bytes; }
+
 static void fill_plan(const struct plan_file *file, struct plan *plan) {
   snprintf(plan->planner, sizeof plan->planner, "%s", file->planner);
 #define X(name) plan->name = file->name;
@@ -123,8 +125,11 @@ static void fill_plan(const struct plan_file *file, struct plan *plan) {
     plan->micro[i] =
         (struct plan_micro){.rows = m->rows, .length = m->length, .tokens = m->tokens, .labels = m->labels};
   }
-  for (int32_t r = 0; r < plan->n_ranks; r++)
-    plan->device_limit[r] = file->limits[r].device_bytes < 0 ? INT64_MAX : file->limits[r].device_bytes;
+  for (int32_t r = 0; r < plan->n_ranks; r++) {
+    plan->device_limit[r] = read_limit(file->limits[r].device_bytes);
+    plan->host_limit[r] = read_limit(file->limits[r].host_bytes);
+    plan->disk_limit[r] = read_limit(file->limits[r].disk_bytes);
+  }
   fill_recompute(file, plan);
   fill_moves(file, plan);
 }
