@@ -15,7 +15,8 @@ static void check_table(void) {
     T_CHECK(row->standard[0] && (row->standard[0] != '<' || row->standard[strlen(row->standard) - 1] == '>'), "%s",
             name);
     T_CHECK(param_find(row->section, row->key) == row, "%s is in the table twice", name);
-    bool ranged = row->type == PARAM_INT || row->type == PARAM_SIZE || row->type == PARAM_DURATION;
+    bool ranged =
+        row->type == PARAM_INT || row->type == PARAM_AUTO_INT || row->type == PARAM_SIZE || row->type == PARAM_DURATION;
     T_CHECK(!ranged || row->range[0] == '[' || row->range[0] == '(', "%s has no range", name);
     T_CHECK(!row->of_model || !strcmp(row->section, "model"), "%s", name);
     char *allowed = param_describe(row);
@@ -62,6 +63,8 @@ static const char *const *wrong_of(enum param_type type) {
       [PARAM_BOOL] = {"1", "0", "maybe", "'true'", "tRUE", "[true]", "{a: 1}", "", "null"},
       [PARAM_INT] = {"1.5", "1e3", "five", "5 min", "1 GiB", "0x10", "'5'", "[5]", "007", "99999999999999999999", ""},
       [PARAM_FLOAT] = {"nan", "inf", "0x1p3", "1 s", "x", "'0.5'", "1e999", "1e-999", "[0.5]", "1,5", ""},
+      [PARAM_AUTO_INT] = {"1.5", "1e3", "five", "'auto'", "[auto]", "-1", "AUTO", "007", ""},
+      [PARAM_AUTO_FLOAT] = {"nan", "x", "'auto'", "'0.5'", "[0.5]", "-1", "{a: 1}", ""},
       [PARAM_STRING] = {"[a]", "{a: 1}", "''", "", "~", "\"a\\nb\""},
       [PARAM_PATH] = {"[a]", "{a: 1}", "''", "", "~", "\"a\\nb\""},
       [PARAM_DECK_PATH] = {"[a]", "{a: 1}", "''", "", "~", "\"a\\nb\""},
@@ -124,7 +127,8 @@ static bool takes(const struct param_row *row, const char *text) {
 static char *format_near(const struct param_row *row, double bound, int step) {
   double near = step ? nextafter(bound, step * INFINITY) : bound;
   switch (row->type) {
-  case PARAM_INT: return mem_format("%lld", (long long)bound + step);
+  case PARAM_INT:
+  case PARAM_AUTO_INT: return mem_format("%lld", (long long)bound + step);
   case PARAM_SIZE: return mem_format("%lld B", (long long)bound + step);
   case PARAM_RANK_SIZES: return mem_format("{0: %lld B}", (long long)bound + step);
   case PARAM_DURATION: return step ? mem_format("%.15f s", bound + step * 1e-3) : mem_format("%.0f s", bound);
@@ -199,7 +203,8 @@ static void check_values(void) {
   const struct params_stages *stages = &p.pipeline.recompute_stages;
   T_CHECK(stages->kind == PARAMS_STAGES_LIST && stages->n == 2 && stages->stages[0] == 0 && stages->stages[1] == 2,
           "stages ascend");
-  T_CHECK(p.pipeline.recompute_early && !params_is_set(&p, PARAM_pipeline_chunks), "recompute_early, chunks");
+  T_CHECK(!params_is_set(&p, PARAM_pipeline_recompute_early) && !params_is_set(&p, PARAM_pipeline_chunks),
+          "recompute_early, chunks");
   params_fini(&p);
   p = parse_good("pipeline: {recompute: mlp, recompute_stages: 3, recompute_early: off, chunks: 2}\n", NULL);
   T_CHECK(p.pipeline.recompute.n == 0 && p.pipeline.recompute.set == PARAMS_RECOMPUTE_MLP, "a set");

@@ -25,6 +25,8 @@ static char *draw_value(const struct param_row *row) {
   case PARAM_BOOL: return mem_strdup(draw(2) ? "true" : "off");
   case PARAM_INT: return mem_format("%lld", (long long)(low + u * (high - low)));
   case PARAM_FLOAT: return mem_format("%.17g", low + u * (high - low));
+  case PARAM_AUTO_INT: return draw(3) ? mem_format("%llu", (unsigned long long)draw(999)) : mem_strdup("auto");
+  case PARAM_AUTO_FLOAT: return draw(3) ? mem_format("%.17g", low + u * (high - low)) : mem_strdup("auto");
   case PARAM_CHOICE: {
     uint64_t n = 0;
     while (param_choices[n].set) n++;
@@ -100,8 +102,10 @@ static bool is_same(const struct param_row *row, const void *a, const void *b) {
   switch (row->type) {
   case PARAM_BOOL: return *(const bool *)a == *(const bool *)b;
   case PARAM_INT:
+  case PARAM_AUTO_INT:
   case PARAM_SIZE: return *(const int64_t *)a == *(const int64_t *)b;
   case PARAM_FLOAT:
+  case PARAM_AUTO_FLOAT:
   case PARAM_DURATION: return *(const double *)a == *(const double *)b;
   case PARAM_CHOICE: return *(const int *)a == *(const int *)b;
   case PARAM_PAIR: return !memcmp(a, b, sizeof(struct params_pair));
@@ -332,7 +336,10 @@ static void check_flags(void) {
       "cost.table cost.link "
       "cost.node_size "
       "memory.device_limit memory.rank_limits pipeline.planner pipeline.stages pipeline.partition "
-      "pipeline.chunks pipeline.recompute pipeline.recompute_stages pipeline.recompute_early pipeline.plan_file ";
+      "pipeline.chunks pipeline.recompute pipeline.recompute_stages pipeline.recompute_early pipeline.plan_file "
+      "memory.host_limit memory.spill_folder memory.spill_limit pipeline.swap obscura.steps obscura.adjusted_stages "
+      "obscura.faithful obscura.lambda obscura.beta obscura.epsilon "
+      "obscura.eviction ";
   for (int id = 0; id < PARAM_COUNT; id++) {
     char *name = mem_format("%s.%s ", param_rows[id].section, param_rows[id].key);
     T_CHECK(!strstr(may_change, name) == param_rows[id].fixed, "%s", name);

@@ -11,14 +11,21 @@
 #include "plan/planner_obscura.h"
 #include "plan/stage_menu.h"
 
+/* What a layer was last asked to discard, and the bytes of that. */
+struct obscura_memo {
+  uint32_t ops;
+  int64_t bytes;
+};
+
 /* A planning. */
 struct obscura {
   const struct plan_request *request;
   struct obscura_options options;
   int32_t n_stages, n_micro, n_layers;
   struct stage_needs *needs;
-  struct stage_menu **menus; /* [n_stages] of its rank */
-  int64_t *margin;           /* [n_stages] bytes that a plan was seen to take beyond what was reckoned */
+  struct stage_menu **menus;  /* [n_stages] of its rank; ranks that are alike share one */
+  struct obscura_memo *memos; /* [n_layers] */
+  int64_t *margin;            /* [n_stages] bytes that a plan was seen to take beyond what was reckoned */
 };
 
 struct obscura_draft {

@@ -104,16 +104,25 @@ static double price(const struct obscura *x, const struct obscura_draft *d, int3
   return cost ? sum * cost_get_recompute_share_factor(cost, n_body) : 1;
 }
 
-static int64_t count_kept(const struct obscura *x, const struct plan_stage *s, const uint32_t *ops) {
+static int64_t count_kept(const struct obscura *x, int32_t l, uint32_t ops) {
   const struct plan_micro *micro = stage_needs_get_micro(x->needs);
-  struct footprint_stage kept;
-  footprint_stage(x->request->model, s->first_layer, s->n_layers, micro->rows, micro->length,
-                  ops ? ops + s->first_layer : NULL, NULL, &kept);
-  return kept.keep_input + kept.keep_weight;
+  struct footprint f;
+  footprint_layer(x->request->model, &x->request->model->layers[l], micro->rows, micro->length, ops, 0, &f);
+  return f.bytes[REGION_KEEP_INPUT] + f.bytes[REGION_KEEP_WEIGHT];
+}
+
+/* Bytes that a layer does not keep. Most ask for the same again. */
+static int64_t count_discarded(const struct obscura *x, int32_t l, uint32_t ops) {
+  struct obscura_memo *memo = &x->memos[l];
+  if (ops == 0) return 0;
+  if (memo->ops != ops) *memo = (struct obscura_memo){ops, count_kept(x, l, 0) - count_kept(x, l, ops)};
+  return memo->bytes;
 }
 
 static void measure_discarded(const struct obscura *x, struct obscura_draft *d, int32_t s) {
-  d->discarded[s] = count_kept(x, &d->stages[s], NULL) - count_kept(x, &d->stages[s], d->ops);
+  d->discarded[s] = 0;
+  for (int32_t l = d->stages[s].first_layer; l < d->stages[s].first_layer + d->stages[s].n_layers; l++)
+    d->discarded[s] += count_discarded(x, l, d->ops[l]);
   d->recompute[s] = price(x, d, s);
 }
 

@@ -119,7 +119,7 @@ static int32_t place_blocks(const struct obscura *x, const struct obscura_draft 
 static void finish_moves(const struct obscura *x, struct plan_move *moves, int32_t n) {
   for (int32_t k = 0; k < n; k++) {
     moves[k].tier = (uint8_t)x->request->swap_tier;
-    moves[k].peer = moves[k].disk_start = moves[k].disk_end = -1;
+    moves[k].peer = moves[k].peer_start = moves[k].peer_end = moves[k].disk_start = moves[k].disk_end = -1;
   }
 }
 

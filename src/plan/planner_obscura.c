@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "cost/cost.h"
 #include "model/model.h"
 #include "plan/obscura.h"
 #include "plan/one_f_one_b.h"
@@ -27,6 +28,13 @@ const char *obscura_step_get_name(enum obscura_step step) {
   return names[step];
 }
 
+/* The first stage whose rank is like this one's. */
+static int32_t find_alike(const struct plan_request *request, int32_t stage) {
+  int32_t first = 0;
+  while (first < stage && request->cost && !cost_ranks_alike(request->cost, first, stage)) first++;
+  return first;
+}
+
 static void open_planning(struct obscura *x, const struct plan_request *request) {
   *x = (struct obscura){.request = request,
                         .options = request->obscura ? *request->obscura : obscura_options_default(),
@@ -35,14 +43,20 @@ static void open_planning(struct obscura *x, const struct plan_request *request)
                         .n_layers = request->model->n_layers};
   x->needs = stage_needs_create(request);
   x->menus = MEM_NEW(struct stage_menu *, x->n_stages);
-  for (int32_t s = 0; s < x->n_stages; s++) x->menus[s] = stage_menu_create(request, x->needs, s);
+  for (int32_t s = 0; s < x->n_stages; s++) {
+    int32_t alike = find_alike(request, s);
+    x->menus[s] = alike < s ? x->menus[alike] : stage_menu_create(request, x->needs, s);
+  }
+  x->memos = MEM_NEW(struct obscura_memo, x->n_layers);
   x->margin = MEM_NEW(int64_t, x->n_stages);
 }
 
 static void close_planning(struct obscura *x) {
-  for (int32_t s = 0; s < x->n_stages; s++) stage_menu_destroy(&x->menus[s]);
+  for (int32_t s = x->n_stages - 1; s >= 0; s--)
+    if (find_alike(x->request, s) == s) stage_menu_destroy(&x->menus[s]);
   stage_needs_destroy(&x->needs);
   mem_free(x->menus);
+  mem_free(x->memos);
   mem_free(x->margin);
 }
 

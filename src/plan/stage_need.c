@@ -10,11 +10,12 @@ struct stage_needs {
   const struct plan_request *request;
   struct plan_micro micro;
   int32_t n_stages;
-  int32_t *alike;    /* [n_ranks] the row of sums that a rank has; ranks that are alike share one */
-  double *seconds;   /* [rows][COST_PASS_COUNT][n_layers+1] sums over the layers before */
-  int64_t *n_body;   /* [n_layers+1] layers of blocks before */
-  int64_t *bytes;    /* [n_layers+1] of parameters before */
-  uint32_t *all_ops; /* [n_layers] what can be discarded */
+  int32_t *alike;  /* [n_ranks] the row of sums that a rank has; ranks that are alike share one */
+  double *seconds; /* [rows][COST_PASS_COUNT][n_layers+1] sums over the layers before */
+  int64_t *n_body; /* [n_layers+1] layers of blocks before */
+  int64_t *bytes;  /* [n_layers+1] of parameters before */
+  struct footprint_stage *kept, *discarding; /* [n_layers] of one layer by itself, discarding nothing and all it can */
+  int64_t boundary;                          /* bytes of the gradient between two layers */
 };
 
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -66,6 +67,18 @@ static int32_t number_rows(const struct plan_request *r, int32_t *alike, int32_t
   return n;
 }
 
+static void measure_layers(struct stage_needs *needs) {
+  const struct model *model = needs->request->model;
+  needs->kept = MEM_NEW(struct footprint_stage, model->n_layers);
+  needs->discarding = MEM_NEW(struct footprint_stage, model->n_layers);
+  needs->boundary = footprint_is_given(model) ? 0 : footprint_boundary(model, needs->micro.rows, needs->micro.length);
+  for (int32_t l = 0; l < model->n_layers; l++) {
+    uint32_t all = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL);
+    footprint_stage(model, l, 1, needs->micro.rows, needs->micro.length, NULL, NULL, &needs->kept[l]);
+    footprint_stage(model, l, 1, needs->micro.rows, needs->micro.length, &all, NULL, &needs->discarding[l]);
+  }
+}
+
 static void sum_seconds(struct stage_needs *needs) {
   const struct plan_request *r = needs->request;
   needs->alike = MEM_NEW(int32_t, r->n_ranks);
@@ -89,12 +102,11 @@ struct stage_needs *stage_needs_create(const struct plan_request *request) {
   needs->n_stages = planner_count_stages(request);
   needs->n_body = MEM_NEW(int64_t, model->n_layers + 1);
   needs->bytes = MEM_NEW(int64_t, model->n_layers + 1);
-  needs->all_ops = MEM_NEW(uint32_t, model->n_layers);
   for (int32_t l = 0; l < model->n_layers; l++) {
     needs->n_body[l + 1] = needs->n_body[l] + (model->layers[l].block >= 0);
-    needs->all_ops[l] = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL);
     needs->bytes[l + 1] = needs->bytes[l] + footprint_parameters(&model->layers[l]);
   }
+  measure_layers(needs);
   sum_seconds(needs);
   return needs;
 }
@@ -105,7 +117,8 @@ void stage_needs_destroy(struct stage_needs **needs) {
   mem_free((*needs)->seconds);
   mem_free((*needs)->n_body);
   mem_free((*needs)->bytes);
-  mem_free((*needs)->all_ops);
+  mem_free((*needs)->kept);
+  mem_free((*needs)->discarding);
   mem_free(*needs);
   *needs = NULL;
 }
@@ -142,28 +155,37 @@ static int64_t get_output(const struct stage_needs *needs, int32_t layer) {
   return footprint_output(needs->request->model, layer, needs->micro.rows, needs->micro.length);
 }
 
-static void measure_layers(const struct stage_needs *needs, int32_t first, int32_t n, bool discards,
-                           struct footprint_stage *out) {
-  const struct model *model = needs->request->model;
-  footprint_stage(model, first, n, needs->micro.rows, needs->micro.length, discards ? needs->all_ops + first : NULL,
-                  NULL, out);
+/* What a stage's layers come to, as footprint_stage would have it. */
+struct sums {
+  int64_t keep, work_forward, work_backward, work_discarding;
+};
+
+static struct sums sum_layers(const struct stage_needs *needs, int32_t first, int32_t n) {
+  struct sums sums = {0};
+  for (int32_t l = first; l < first + n; l++) {
+    const struct footprint_stage *kept = &needs->kept[l], *discarding = &needs->discarding[l];
+    sums.keep += kept->keep_input + kept->keep_weight + (l > first ? get_output(needs, l - 1) : 0);
+    sums.work_forward = max64(sums.work_forward, kept->work_forward);
+    sums.work_discarding = max64(sums.work_discarding, discarding->work_forward);
+    sums.work_backward = max64(sums.work_backward, kept->work_backward + min64(n - 1, 2) * needs->boundary);
+    sums.work_backward = max64(sums.work_backward, discarding->work_rebuild);
+  }
+  return sums;
 }
 
 struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage, int32_t rank, int32_t first,
                                   int32_t n) {
-  struct footprint_stage kept, discarding;
+  struct sums sums = sum_layers(needs, first, n);
   int32_t depth = needs->n_stages - stage, copies = depth < needs->request->n_micro ? depth : needs->request->n_micro;
   int64_t enters = stage > 0 ? get_output(needs, first - 1) : 0;
   int64_t leaves = stage + 1 < needs->n_stages ? get_output(needs, first + n - 1) : 0;
-  measure_layers(needs, first, n, false, &kept);
-  measure_layers(needs, first, n, true, &discarding);
   return (struct stage_need){
       .forward = get_pass(needs, rank, first, n, COST_FORWARD),
       .backward = get_pass(needs, rank, first, n, COST_INPUT) + get_pass(needs, rank, first, n, COST_WEIGHT),
       .fixed = get_static(needs, first, n) + sum_under_way(stage, needs->n_stages, enters, leaves),
-      .keep = kept.keep_input + kept.keep_weight + enters + leaves,
-      .work_forward = kept.work_forward,
-      .work_backward = max64(kept.work_backward, discarding.work_rebuild),
-      .work_discarding = discarding.work_forward,
+      .keep = sums.keep + enters + leaves,
+      .work_forward = sums.work_forward,
+      .work_backward = sums.work_backward,
+      .work_discarding = sums.work_discarding,
       .copies = copies};
 }

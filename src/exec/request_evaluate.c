@@ -1,0 +1,36 @@
+/* What a plan would take, for planners that weigh plans against each other. */
+#include <math.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "cost/cost.h"
+#include "dag/dag_price.h"
+#include "exec/request.h"
+#include "sim/sim.h"
+
+static double simulate(const struct plan_request *request, const struct plan *plan, const struct dag *dag) {
+  double *seconds = MEM_NEW(double, dag->n_nodes);
+  dag_price(dag, plan, request->model, request->cost, seconds);
+  struct sim *sim = sim_create(dag, plan->n_stages);
+  struct sim_times times = {seconds, cost_get_eager_bytes(request->cost)};
+  double step = sim_run(sim, &times, 1)->step;
+  sim_destroy(&sim);
+  mem_free(seconds);
+  return step;
+}
+
+double request_evaluate(void *context, const struct plan *plan, int64_t *peaks) {
+  const struct plan_request *request = context;
+  struct dag *dag = NULL;
+  for (int32_t r = 0; r < plan->n_ranks && peaks; r++) peaks[r] = INT64_MAX;
+  int status = request->cost ? plan_check(plan) : error_raise(STATUS_FAILED, "nothing is known of times");
+  if (!status) status = dag_build(plan, request->model, &dag);
+  for (int32_t r = 0; r < plan->n_ranks && peaks && !status; r++) peaks[r] = dag_get_peak(dag, r, NULL);
+  if (!status) status = dag_check_memory(dag, plan);
+  /* Orders of one stage a rank cannot lock up; blocks that move may. */
+  if (!status && plan->n_moves) status = dag_check(dag, plan);
+  double step = status ? INFINITY : simulate(request, plan, dag);
+  if (status) error_clear();
+  dag_destroy(&dag);
+  return step;
+}
