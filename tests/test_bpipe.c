@@ -13,10 +13,11 @@ struct bpipe_case {
   struct plan *plan;
   struct dag *dag;
   char *notes;
-  double makespan;
+  double makespan, exposed;
 };
 
-static char *speeds; /* more of the deck; NULL: nothing */
+static int n_late, n_exposed; /* steps that are longer than 1F1B's; of these, where a pass waited for a block */
+static char *speeds;          /* more of the deck; NULL: nothing */
 
 /* Times in units of a forward, of each rank's share. */
 static struct cost *make_times(const struct model *model, int32_t p, double backward, double evict) {
@@ -32,12 +33,26 @@ static struct cost *make_times(const struct model *model, int32_t p, double back
   return cost;
 }
 
-static void simulate(struct bpipe_case *c) {
+/* Each move takes its time twice; what is exposed of it is time that some rank waits for something other than data. */
+static void check_blocks(const struct bpipe_case *c, const struct sim_result *r, double evict) {
+  double other = 0;
+  for (int32_t k = 0; k < c->dag->n_ranks; k++) other += r->ranks[k].idle.other;
+  T_CHECK(fabs(r->block_seconds - 2 * c->plan->n_moves * evict) < 1e-9, "%d moves: %g s", c->plan->n_moves,
+          r->block_seconds);
+  T_CHECK(r->block_exposed_seconds >= 0 && r->block_exposed_seconds < other + 1e-9, "exposed %g of %g s",
+          r->block_exposed_seconds, other);
+  T_CHECK(c->plan->n_moves > 0 || other < 1e-9, "%g s without moves", other);
+}
+
+static void simulate(struct bpipe_case *c, double evict) {
   double *seconds = MEM_NEW(double, c->dag->n_nodes);
   dag_price(c->dag, c->plan, c->model, c->cost, seconds);
   struct sim *sim = sim_create(c->dag, c->plan->n_stages);
   struct sim_times times = {seconds, 0};
-  c->makespan = sim_run(sim, &times, 1)->makespan;
+  const struct sim_result *result = sim_run(sim, &times, 1);
+  c->makespan = result->makespan;
+  c->exposed = result->block_exposed_seconds;
+  check_blocks(c, result, evict);
   sim_destroy(&sim);
   mem_free(seconds);
 }
@@ -60,7 +75,7 @@ static void open_case(struct bpipe_case *c, int32_t p, int32_t m, double backwar
   if (!status) status = dag_check(c->dag, c->plan);
   T_CHECK(!status, "p %d m %d evict %g: %s", p, m, evict, error_text());
   if (status) exit(1);
-  simulate(c);
+  simulate(c, evict);
   mem_free(micro);
 }
 
@@ -114,6 +129,8 @@ static void check_step(const struct bpipe_case *c, int32_t p, double backward, d
   double late = c->makespan - (1 + backward) * (m + p - 1);
   double most = evict > 1 || backward != 2 ? evict * m : p % 2 ? 0 : p == 4 ? 2 * evict : evict;
   T_CHECK(late > -1e-9 && late < most + 1e-9, "p %d m %d b %g evict %g: late by %g", p, m, backward, evict, late);
+  n_late += late > 1e-9;
+  n_exposed += late > 1e-9 && c->exposed > 0;
 }
 
 /* A block moves where 1F1B would hold more than ceil((p + 2) / 2), and only there. */
@@ -180,6 +197,8 @@ int main(void) {
   test_depths(2.5, 0.75);
   test_speeds();
   test_declined();
+  /* Else a message waited: its memory was a block's. */
+  T_CHECK(n_late > 100 && n_exposed > 0.9 * n_late, "%d steps are late, %d of them wait for blocks", n_late, n_exposed);
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());
   return t_end();
 }

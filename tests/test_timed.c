@@ -119,7 +119,8 @@ int main(int argc, char **argv) {
   for (const struct planner *const *p = planner_get_all(); *p; p++) {
     if (!get_test_chunks((*p)->name)) continue;
     run_case(&job, (*p)->name,
-             "cost: {source: uniform, uniform: {forward_ms: 5, input_ms: 5, weight_ms: 5, send_ms: 1, evict_ms: 3}}\n", 1, false);
+             "cost: {source: uniform, uniform: {forward_ms: 5, input_ms: 5, weight_ms: 5, send_ms: 1, evict_ms: 3}}\n",
+             1, false);
     /* Every message waits for its receiver. */
     run_case(&job, (*p)->name, "device: {preset: a100-80g}\ncost: {source: preset}\n", 0.1, true);
   }
