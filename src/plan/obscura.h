@@ -21,11 +21,11 @@ struct obscura_memo {
 struct obscura {
   const struct plan_request *request;
   struct obscura_options options;
+  bool early; /* of new drafts: recomputation does not wait for its gradient */
   int32_t n_stages, n_micro, n_layers;
   struct stage_needs *needs;
   struct stage_menu **menus;  /* [n_stages] of its rank; ranks that are alike share one */
   struct obscura_memo *memos; /* [n_layers] */
-  int64_t *margin;            /* [n_stages] bytes that a plan was seen to take beyond what was reckoned */
 };
 
 struct obscura_draft {
@@ -40,6 +40,7 @@ struct obscura_draft {
   double *recompute;         /* [n_stages] seconds that it takes to make them again */
   int32_t n_recompute;       /* of so many micro-batches, from the first */
   bool early;                /* recomputation does not wait for its gradient */
+  int64_t *margin;           /* [n_stages] bytes that its plan was seen to take beyond what was reckoned */
   double seconds;            /* of a step, as far as it is known */
 };
 
@@ -64,15 +65,15 @@ int64_t obscura_draft_get_peak(const struct obscura *x, const struct obscura_dra
 /* The plan, owned by the caller, not frozen. STATUS_FAILED when its blocks cannot move as drafted. */
 int obscura_draft_build(const struct obscura *x, const struct obscura_draft *draft, struct plan **plan);
 /* Sets draft->seconds: those of the request's evaluation, or of obscura_draft_time without one; INFINITY when it does not fit.
- * Where it takes more than was reckoned x->margin grows, and true is returned: what is discarded can be chosen again. */
-bool obscura_draft_evaluate(struct obscura *x, struct obscura_draft *draft);
+ * Where it takes more than was reckoned its margin grows, and true is returned: what is discarded can be chosen again. */
+bool obscura_draft_evaluate(const struct obscura *x, struct obscura_draft *draft);
 /* The model's terms for a draft. */
 struct obscura_model obscura_draft_get_model(const struct obscura *x, const struct obscura_draft *draft);
 
 /* ---- obscura_recompute.c ---- */
 
 /* Bytes that may be used on a stage's rank: the limit less the margin. INT64_MAX: no limit. */
-int64_t obscura_get_limit(const struct obscura *x, int32_t stage);
+int64_t obscura_get_limit(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
 /* The least bytes of each micro-batch that a stage has to discard for its limit; 0: none, -1: no number is enough. */
 int64_t obscura_get_discard(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
 /* What a stage discards as the request says, all without a word: mask by layer, owned by the caller. */
@@ -110,7 +111,8 @@ bool obscura_move_layer(struct plan_stage *stages, int32_t from, int32_t to);
 
 /* planner_obscura.c: the paper's passes up to options.steps. Owned by the caller. */
 struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage *stages);
-/* obscura_search.c: from the paper's pipeline on. Takes the draft over, gives one that is no slower. */
+/* obscura_search.c: from a pipeline of the paper's on. Takes the draft over, gives one that is no slower. Where nothing fits
+ * it is one that takes as little memory as can be. */
 struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper);
 /* obscura_rivals.c: the fastest of the plans that other planners make for the request, with its seconds, owned by the caller;
  * NULL when none fits. */

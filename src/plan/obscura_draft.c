@@ -23,13 +23,14 @@ static struct obscura_draft *allocate(const struct obscura *x) {
   d->ops = MEM_NEW(uint32_t, x->n_layers);
   d->discarded = MEM_NEW(int64_t, x->n_stages);
   d->recompute = MEM_NEW(double, x->n_stages);
+  d->margin = MEM_NEW(int64_t, x->n_stages);
   return d;
 }
 
 struct obscura_draft *obscura_draft_create(const struct obscura *x, const struct plan_stage *stages) {
   struct obscura_draft *d = allocate(x);
   d->n_recompute = x->n_micro;
-  d->early = x->request->recompute_early;
+  d->early = x->early;
   d->seconds = INFINITY;
   obscura_draft_order(x, d, 0, OBSCURA_REFINED);
   obscura_draft_cut(x, d, stages);
@@ -48,6 +49,7 @@ struct obscura_draft *obscura_draft_dup(const struct obscura *x, const struct ob
   d->ops = memcpy(fresh.ops, draft->ops, sizeof *d->ops * (size_t)x->n_layers);
   d->discarded = memcpy(fresh.discarded, draft->discarded, sizeof *d->discarded * n);
   d->recompute = memcpy(fresh.recompute, draft->recompute, sizeof *d->recompute * n);
+  d->margin = memcpy(fresh.margin, draft->margin, sizeof *d->margin * n);
   return d;
 }
 
@@ -62,6 +64,7 @@ void obscura_draft_destroy(struct obscura_draft **draft) {
   mem_free(d->ops);
   mem_free(d->discarded);
   mem_free(d->recompute);
+  mem_free(d->margin);
   mem_free(d);
   *draft = NULL;
 }
@@ -225,25 +228,25 @@ int obscura_draft_build(const struct obscura *x, const struct obscura_draft *d, 
 
 static bool fits(const struct obscura *x, const struct obscura_draft *d) {
   for (int32_t s = 0; s < x->n_stages; s++)
-    if (obscura_draft_get_peak(x, d, s) > obscura_get_limit(x, s)) return false;
+    if (obscura_draft_get_peak(x, d, s) > obscura_get_limit(x, d, s)) return false;
   return true;
 }
 
 /* Where the plan takes more than it may, by what its draft should have taken less. */
-static bool learn(struct obscura *x, const struct obscura_draft *d, const int64_t *peaks) {
+static bool learn(const struct obscura *x, struct obscura_draft *d, const int64_t *peaks) {
   bool more = false;
   for (int32_t s = 0; s < x->n_stages; s++) {
     int64_t limit = x->request->device_limit ? x->request->device_limit[s] : INT64_MAX;
     if (peaks[s] == INT64_MAX || peaks[s] <= limit) continue;
     int64_t margin = peaks[s] - obscura_draft_get_peak(x, d, s);
-    if (margin <= x->margin[s]) continue;
-    x->margin[s] = margin;
+    if (margin <= d->margin[s]) continue;
+    d->margin[s] = margin;
     more = true;
   }
   return more;
 }
 
-bool obscura_draft_evaluate(struct obscura *x, struct obscura_draft *d) {
+bool obscura_draft_evaluate(const struct obscura *x, struct obscura_draft *d) {
   const struct plan_request *request = x->request;
   struct plan *plan;
   d->seconds = INFINITY;

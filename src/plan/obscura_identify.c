@@ -6,7 +6,7 @@
 #include "plan/recompute.h"
 
 static bool is_over(const struct obscura *x, const struct obscura_draft *d, int32_t stage) {
-  return obscura_draft_get_peak(x, d, stage) > obscura_get_limit(x, stage);
+  return obscura_draft_get_peak(x, d, stage) > obscura_get_limit(x, d, stage);
 }
 
 /* The cheap ops that the request allows to be discarded. */

@@ -59,7 +59,7 @@ static struct obscura_draft *move_one(struct obscura *x, const struct obscura_dr
 
 static bool others_fit(const struct obscura *x, const struct obscura_draft *d) {
   for (int32_t s = d->n_adjusted; s < x->n_stages; s++)
-    if (obscura_draft_get_peak(x, d, s) > obscura_get_limit(x, s)) return false;
+    if (obscura_draft_get_peak(x, d, s) > obscura_get_limit(x, d, s)) return false;
   return true;
 }
 

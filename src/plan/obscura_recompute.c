@@ -12,10 +12,10 @@
 #include "plan/obscura.h"
 #include "plan/recompute.h"
 
-int64_t obscura_get_limit(const struct obscura *x, int32_t stage) {
+int64_t obscura_get_limit(const struct obscura *x, const struct obscura_draft *d, int32_t stage) {
   int64_t limit = x->request->device_limit ? x->request->device_limit[stage] : INT64_MAX;
   if (limit == INT64_MAX) return limit;
-  return limit > x->margin[stage] ? limit - x->margin[stage] : 0;
+  return limit > d->margin[stage] ? limit - d->margin[stage] : 0;
 }
 
 /* What is to be discarded so that `over` bytes are saved, `each` times as much being saved. */
@@ -23,7 +23,7 @@ static double share(double over, double each) { return over <= 0 ? 0 : each > 0 
 
 int64_t obscura_get_discard(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
   const struct stage_need *need = &d->needs[s];
-  int64_t limit = obscura_get_limit(x, s);
+  int64_t limit = obscura_get_limit(x, d, s);
   if (d->lambda[s] <= 2 || limit == INT64_MAX) return stage_need_get_discarded(need, limit);
   double away = d->beta * (d->lambda[s] - 2), copies = need->copies - away;
   double leaves = s + 1 < x->n_stages ? (double)footprint_output(x->request->model, d->stages[s + 1].first_layer - 1,
@@ -138,7 +138,7 @@ static void try_given(struct programme *ip, int32_t lambda, double beta) {
   struct obscura_model model = obscura_draft_get_model(ip->x, d);
   if (lambda && !obscura_model_allows(&model)) return;
   for (int32_t s = 0; s < d->n_adjusted; s++)
-    if (obscura_draft_get_peak(ip->x, d, s) > obscura_get_limit(ip->x, s)) return;
+    if (obscura_draft_get_peak(ip->x, d, s) > obscura_get_limit(ip->x, d, s)) return;
   add_choice(ip, (struct choice){lambda, beta, obscura_model_get_time(&model, 0), -1});
 }
 

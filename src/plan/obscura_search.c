@@ -188,16 +188,33 @@ static void search_stages(struct obscura *x, const struct plan_stage *stages, st
   judge_list(x, &list, best);
 }
 
+/* 1F1B that discards and lets go all it can: for what is said of a request that nothing fits. */
+static struct obscura_draft *make_least(struct obscura *x, const struct plan_stage *stages) {
+  struct obscura_draft *d = obscura_draft_create(x, stages);
+  uint32_t *ops = obscura_list_ops(x);
+  d->beta = 1;
+  for (int32_t s = 0; s < x->n_stages; s++) {
+    obscura_draft_discard(x, d, s, ops);
+    d->lambda[s] = obscura_may_swap(x) && d->warm_up[s] > 3 ? d->warm_up[s] - 1 : 0;
+  }
+  mem_free(ops);
+  return d;
+}
+
 struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper) {
   struct plan_stage *stages = MEM_NEW(struct plan_stage, x->n_stages);
   struct obscura_draft *best = paper;
-  if (isinf(paper->seconds)) obscura_draft_evaluate(x, paper);
   memcpy(stages, paper->stages, sizeof *stages * (size_t)x->n_stages);
   search_stages(x, stages, &best);
   if (x->request->partition == PARTITION_AUTO && !partition_make_auto(x->request, stages))
     search_stages(x, stages, &best);
   error_clear();
   if (x->request->recompute_ops) spare_micro(x, &best);
+  if (isinf(best->seconds)) {
+    memcpy(stages, best->stages, sizeof *stages * (size_t)x->n_stages);
+    obscura_draft_destroy(&best);
+    best = make_least(x, stages);
+  }
   mem_free(stages);
   return best;
 }

@@ -112,8 +112,11 @@ static int32_t place_blocks(const struct obscura *x, const struct obscura_draft 
   int32_t rest = d->warm_up[s] - d->lambda[s], span = get_span(x, d, s);
   if (rest < 1) rest = 1;
   if (x->options.eager) return place_eagerly(plan, s, rest, span, moves);
-  struct residency rule = {.stage = s, .capacity = rest + 2, .span = span};
-  return residency_make(plan, &rule, moves);
+  for (int32_t most = rest + 2;; most++) { /* very few are not enough for every order */
+    struct residency rule = {.stage = s, .capacity = most, .span = span};
+    int32_t n = residency_make(plan, &rule, moves);
+    if (n >= 0 || most >= d->warm_up[s]) return n;
+  }
 }
 
 static void finish_moves(const struct obscura *x, struct plan_move *moves, int32_t n) {

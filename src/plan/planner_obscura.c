@@ -38,6 +38,7 @@ static int32_t find_alike(const struct plan_request *request, int32_t stage) {
 static void open_planning(struct obscura *x, const struct plan_request *request) {
   *x = (struct obscura){.request = request,
                         .options = request->obscura ? *request->obscura : obscura_options_default(),
+                        .early = request->recompute_early,
                         .n_stages = request->n_stages,
                         .n_micro = request->n_micro,
                         .n_layers = request->model->n_layers};
@@ -48,7 +49,6 @@ static void open_planning(struct obscura *x, const struct plan_request *request)
     x->menus[s] = alike < s ? x->menus[alike] : stage_menu_create(request, x->needs, s);
   }
   x->memos = MEM_NEW(struct obscura_memo, x->n_layers);
-  x->margin = MEM_NEW(int64_t, x->n_stages);
 }
 
 static void close_planning(struct obscura *x) {
@@ -57,7 +57,6 @@ static void close_planning(struct obscura *x) {
   stage_needs_destroy(&x->needs);
   mem_free(x->menus);
   mem_free(x->memos);
-  mem_free(x->margin);
 }
 
 struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage *stages) {
@@ -89,9 +88,26 @@ static bool goes_beyond(const struct obscura *x) {
   return !o->faithful && o->adjusted_stages == OBSCURA_AUTO && o->steps == OBSCURA_STEP_COUNT - 1;
 }
 
+/* The paper's procedure to the letter, but for when a recomputation begins. */
+static struct obscura_draft *follow_faithfully(struct obscura *x, const struct plan_stage *stages, bool early) {
+  struct obscura_options options = x->options;
+  x->options.faithful = true;
+  x->early = early;
+  struct obscura_draft *draft = obscura_follow(x, stages);
+  if (isinf(draft->seconds)) obscura_draft_evaluate(x, draft);
+  x->options = options;
+  x->early = x->request->recompute_early;
+  return draft;
+}
+
 /* The faster of the search's plan and the other planners'. */
-static int choose_best(struct obscura *x, struct obscura_draft *paper, struct plan **plan) {
+static int choose_best(struct obscura *x, const struct plan_stage *stages, struct plan **plan) {
+  struct obscura_draft *paper = follow_faithfully(x, stages, false);
   double before = paper->seconds, other;
+  if (x->early) {
+    struct obscura_draft *early = follow_faithfully(x, stages, true);
+    obscura_draft_keep(&early, &paper);
+  }
   struct obscura_draft *own = obscura_search(x, paper);
   struct plan *rival = obscura_find_rival(x, &other);
   double seconds = own->seconds;
@@ -134,14 +150,16 @@ static int make(const struct plan_request *request, struct plan **plan) {
   if (status) return status;
   open_planning(&x, request);
   choose_base(request, (*plan)->stages);
-  struct obscura_draft *draft = obscura_follow(&x, (*plan)->stages);
-  plan_destroy(plan);
+  struct plan *base = *plan;
+  *plan = NULL;
   if (goes_beyond(&x)) {
-    status = choose_best(&x, draft, plan);
+    status = choose_best(&x, base->stages, plan);
   } else {
+    struct obscura_draft *draft = obscura_follow(&x, base->stages);
     status = obscura_draft_build(&x, draft, plan);
     obscura_draft_destroy(&draft);
   }
+  plan_destroy(&base);
   close_planning(&x);
   return status;
 }
