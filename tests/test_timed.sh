@@ -93,6 +93,16 @@ says "rank 0: $need B"
 train sized 4 "${timed[@]}" "${table[@]}" -D "memory.device_limit=$((need - 1)) B"
 ends 0
 says 'recompute'
+# Three blocks a rank, own and guests, where 1F1B keeps four on rank 0.
+name="blocks that move, and their memory"
+need=$((4 * 2 * (1 << 20) + 3 * 2 * (1 << 30)))
+bpipe=(-D pipeline.planner=bpipe -D pipeline.recompute=none)
+train moved 4 "${timed[@]}" "${table[@]}" "${bpipe[@]}" -D "memory.device_limit=$need B"
+ends 0
+"$penstock" report moved > moved.txt || fail "no report"
+check grep -qE '^ +0 +6 +12288\.00 ' moved.txt || fail "what moves: $(grep -A 5 'blocks out' moved.txt)"
+train moved 4 "${timed[@]}" "${table[@]}" "${bpipe[@]}" -D "memory.device_limit=$((need - 1)) B"
+ends 2
 name="a device that computes has its own sizes"
 train computed 2 "${table[@]}"
 ends 0

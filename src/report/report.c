@@ -119,6 +119,9 @@ static void finish_ranks(const struct trace_content *c, const struct plan_file *
     REPORT_PARTS(X)
 #undef X
     for (int k = 0; k < NODE_KIND_COUNT; k++) rank->kinds[k] /= (double)r->n_steps;
+    rank->blocks /= (double)r->n_steps;
+    rank->block_bytes /= (double)r->n_steps;
+    rank->block_seconds /= (double)r->n_steps;
     rank->peak_bytes = -1;
     rank->limit_bytes = INT64_MAX;
   }

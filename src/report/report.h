@@ -40,7 +40,10 @@ struct report_rank {
 #define X(name, ...) double name;
   REPORT_PARTS(X)
 #undef X
-  double kinds[NODE_KIND_COUNT];   /* of busy: seconds of each kind of compute node */
+  double kinds[NODE_KIND_COUNT]; /* of busy: seconds of each kind of compute node */
+  /* Blocks of activations that leave the device for a later backward, their bytes, and seconds that the rank sends and copies
+   * blocks, its own and others', both ways; by step. */
+  double blocks, block_bytes, block_seconds;
   int64_t peak_bytes, limit_bytes; /* device; peak -1: not in the trace; limit INT64_MAX: none, or no plan.h5 */
 };
 

@@ -27,6 +27,9 @@ static json_t *make_rank(const struct report_rank *rank, double step) {
     if (node_kind_get_stream((enum node_kind)k) == STREAM_COMPUTE)
       json_object_set_new(kinds, node_kind_get_name((enum node_kind)k), make_real(rank->kinds[k] * 1e3));
   json_object_set_new(object, "busy_by_kind_ms", kinds);
+  json_object_set_new(object, "blocks", make_real(rank->blocks));
+  json_object_set_new(object, "block_bytes", make_real(rank->block_bytes));
+  json_object_set_new(object, "block_ms", make_real(rank->block_seconds * 1e3));
   json_object_set_new(object, "peak_bytes", make_bytes(rank->peak_bytes));
   json_object_set_new(object, "limit_bytes", make_bytes(rank->limit_bytes));
   return object;

@@ -185,12 +185,23 @@ static void add_gap(const struct step_view *v, struct report *report, struct rep
   note_late(report, v, node, REPORT_MESSAGE, clamp(need.moving, made, there) - made);
 }
 
+/* A block on its way; the end that receives it from another rank counts nothing, as it waits. */
+static void add_block(const struct node_row *node, struct report_rank *sum) {
+  bool leaves = node->kind == NODE_ES || node->kind == NODE_EV;
+  if (node->stream < STREAM_COPY_OUT || node->kind < 0 || node->kind >= NODE_KIND_COUNT) return;
+  if (node_kind_get_end((enum node_kind)node->kind) == NODE_IS_RECEIVE) return;
+  sum->blocks += leaves;
+  sum->block_bytes += leaves ? (double)node->bytes : 0;
+  sum->block_seconds += node->end_s - node->start_s;
+}
+
 /* The sums are complete: every instant of begin..end goes to exactly one part. */
 static void add_rank(const struct step_view *v, struct report *report, int32_t rank) {
   struct report_rank *sum = &report->ranks[rank];
   double now = v->begin;
   for (int64_t i = v->rank_offset[rank]; i < v->rank_offset[rank + 1]; i++) {
     const struct node_row *node = &v->rows[i];
+    add_block(node, sum);
     if (node->stream != STREAM_COMPUTE) continue;
     if (node->start_s > now) {
       add_gap(v, report, sum, now, node);

@@ -75,6 +75,20 @@ static void print_kinds(FILE *out, const struct report *r) {
   fprintf(out, "F forward, R recompute, B backward, or I and W its input and weight passes, U update\n");
 }
 
+/* What moves; nothing where nothing does. */
+static void print_blocks(FILE *out, const struct report *r) {
+  double all = 0;
+  for (int32_t i = 0; i < r->n_ranks; i++) all += r->ranks[i].block_seconds + r->ranks[i].blocks;
+  if (all == 0) return;
+  fprintf(
+      out,
+      "\nrank  blocks out         MiB          ms  (a step: activations that leave for a later backward; ms in which\n"
+      "                                        the rank sends or copies blocks, its own and others', both ways)\n");
+  for (int32_t i = 0; i < r->n_ranks; i++)
+    fprintf(out, "%4d  %10.6g  %10.2f  %10.2f\n", r->ranks[i].rank, r->ranks[i].blocks, r->ranks[i].block_bytes / MIB,
+            r->ranks[i].block_seconds * 1e3);
+}
+
 static void print_meaning(FILE *out, const struct report *r) {
   fprintf(out, "\nmeans over the steps; the four parts of a rank sum to the step\n");
 #define X(name, title, meaning) fprintf(out, "  %-7s %s\n", title, meaning);
@@ -125,6 +139,7 @@ char *report_format(const struct report *r) {
   print_ranks(out, r);
   print_meaning(out, r);
   print_kinds(out, r);
+  print_blocks(out, r);
   if (r->comparison_text)
     fprintf(out, "\n%s", r->comparison_text);
   else
