@@ -1,0 +1,383 @@
+/* Planner obscura: its plans through all checks and within their limits; by default no slower than the paper's procedure, 1F1B,
+ * AdaPipe or BPipe under the same limits; what decks can force; blocks that leave; Algorithm 1. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "cost_case.h"
+#include "exec/request.h"
+#include "model/footprint.h"
+#include "plan/obscura.h"
+#include "plan/recompute.h"
+#include "tiny_model.h"
+
+enum { MAX_RANKS = 8, MAX_MICRO = 64, LENGTH = 16 };
+
+static int64_t draw(int64_t n) {
+  static const struct rng_key key = {.seed = 5, .purpose = RNG_TEST};
+  static uint64_t drawn;
+  return (int64_t)(rng_bits(&key, drawn++) % (uint64_t)n);
+}
+
+static const char *const costs[] = {
+    "cost: {source: preset}\n",
+    "cost: {source: uniform, uniform: {forward_ms: 1, input_ms: 1, weight_ms: 1, recompute_ms: 0.5, evict_ms: 0.7}}\n",
+    "cost: {source: preset}\ndevice: {rank_speeds: {0: 0.5}}\n",
+};
+
+struct plan_case {
+  struct model *model;
+  struct cost *cost;
+  struct plan_micro micro[MAX_MICRO];
+  int64_t limits[MAX_RANKS];
+  uint32_t *ops;
+  struct obscura_options options;
+  struct plan_request request;
+};
+
+static void open_case(struct plan_case *c, int blocks, int32_t p, int32_t m, int costs_of) {
+  *c = (struct plan_case){.model = make_tiny_model(blocks, blocks % 2), .options = obscura_options_default()};
+  c->cost = make_cost_case(costs[costs_of], c->model, p);
+  c->ops = MEM_NEW(uint32_t, c->model->n_layers);
+  for (int32_t l = 0; l < c->model->n_layers; l++) c->ops[l] = recompute_get_ops(&c->model->layers[l], RECOMPUTE_FULL);
+  for (int32_t i = 0; i < m; i++) c->micro[i] = (struct plan_micro){2, LENGTH, 2 * LENGTH, 2 * LENGTH};
+  for (int32_t r = 0; r < p; r++) c->limits[r] = INT64_MAX;
+  c->request = (struct plan_request){.model = c->model,
+                                     .cost = c->cost,
+                                     .n_ranks = p,
+                                     .n_stages = p,
+                                     .n_micro = m,
+                                     .micro = c->micro,
+                                     .device_limit = c->limits,
+                                     .clip = blocks % 3 == 0,
+                                     .recompute_ops = c->ops,
+                                     .n_recompute_stages = PLAN_ALL_STAGES,
+                                     .recompute_as_needed = true,
+                                     .recompute_early = true,
+                                     .obscura = &c->options,
+                                     .evaluate = request_evaluate,
+                                     .evaluate_context = &c->request,
+                                     .may_swap = true,
+                                     .swap_tier = PLAN_TIER_HOST};
+}
+
+static void close_case(struct plan_case *c) {
+  mem_free(c->ops);
+  cost_destroy(&c->cost);
+  model_destroy(&c->model);
+}
+
+/* Seconds of the planner's plan; INFINITY when it declines or does not fit. Its peaks, where it has a plan. */
+static double time_planner(struct plan_case *c, const char *planner, int64_t *peaks) {
+  struct plan *plan = NULL;
+  int64_t own[MAX_RANKS];
+  double seconds = INFINITY;
+  if (!planner_run(planner, &c->request, &plan)) seconds = request_evaluate(&c->request, plan, peaks ? peaks : own);
+  error_clear();
+  plan_destroy(&plan);
+  return seconds;
+}
+
+/* ---- by default ---- */
+
+/* Limits between what 1F1B takes with all recomputed and with nothing. */
+static void draw_limits(struct plan_case *c, int part) {
+  int64_t least[MAX_RANKS], most[MAX_RANKS];
+  c->request.n_recompute_stages = 0;
+  time_planner(c, "1f1b", most);
+  c->request.n_recompute_stages = PLAN_ALL_STAGES;
+  time_planner(c, "1f1b", least);
+  bool alike = draw(2);
+  int64_t low = 0, high = 0;
+  for (int32_t r = 0; r < c->request.n_ranks; r++) {
+    low = least[r] > low ? least[r] : low;
+    high = most[r] > high ? most[r] : high;
+  }
+  for (int32_t r = 0; r < c->request.n_ranks; r++)
+    c->limits[r] = alike ? low + (high - low) * part / 10 : least[r] + (most[r] - least[r]) * part / 10;
+}
+
+static void check_plan(struct plan_case *c) {
+  struct plan *plan = NULL;
+  struct dag *dag = NULL;
+  int status = planner_run("obscura", &c->request, &plan);
+  if (!status) status = dag_build(plan, c->model, &dag);
+  if (!status) status = dag_check(dag, plan);
+  T_CHECK(!status, "p %d m %d: %s", (int)c->request.n_ranks, (int)c->request.n_micro, error_text());
+  dag_destroy(&dag);
+  plan_destroy(&plan);
+}
+
+static void check_never_slower(struct plan_case *c, int trial) {
+  static const char *const others[] = {"1f1b", "adapipe", "bpipe"};
+  double own = time_planner(c, "obscura", NULL), best = INFINITY;
+  for (size_t k = 0; k < sizeof others / sizeof *others; k++) best = fmin(best, time_planner(c, others[k], NULL));
+  c->options.faithful = true;
+  c->request.recompute_early = false;
+  best = fmin(best, time_planner(c, "obscura", NULL));
+  c->options.faithful = false;
+  c->request.recompute_early = true;
+  T_CHECK(own <= best * (1 + 1e-9), "trial %d p %d m %d: %g, another takes %g", trial, (int)c->request.n_ranks,
+          (int)c->request.n_micro, own, best);
+  if (own < INFINITY) check_plan(c);
+}
+
+static void test_never_slower(void) {
+  for (int trial = 0; trial < 60; trial++) {
+    struct plan_case c;
+    int32_t p = 2 + (int32_t)draw(5), m = 1 + (int32_t)draw(20);
+    open_case(&c, p + (int)draw(p + 3), p, m, trial % 3);
+    draw_limits(&c, (int)draw(11));
+    c.request.may_swap = draw(2);
+    if (draw(4) == 0) c.request.partition = PARTITION_EVEN;
+    check_never_slower(&c, trial);
+    close_case(&c);
+  }
+}
+
+/* A note says what was taken. */
+static void test_notes(void) {
+  struct plan_case c;
+  char *notes = NULL;
+  struct plan *plan = NULL;
+  open_case(&c, 8, 4, 8, 0);
+  draw_limits(&c, 4);
+  c.request.notes = &notes;
+  T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
+  T_CHECK(notes && strstr(notes, "obscura: ") && strstr(notes, "% faster than by the paper's procedure"), "%s",
+          notes ? notes : "");
+  mem_free(notes);
+  plan_destroy(&plan);
+  close_case(&c);
+}
+
+/* Nothing is known of times: plans all the same. */
+static void test_without_costs(void) {
+  struct plan_case c;
+  open_case(&c, 8, 4, 8, 0);
+  draw_limits(&c, 5);
+  c.request.cost = NULL;
+  c.request.evaluate = NULL;
+  c.request.may_swap = false;
+  check_plan(&c);
+  c.options.faithful = true;
+  check_plan(&c);
+  close_case(&c);
+}
+
+/* ---- what is forced ---- */
+
+static int32_t count_ahead(const struct plan *plan, int32_t rank) {
+  int32_t n = 0;
+  while (plan->order[plan->order_offset[rank] + n].kind == NODE_F) n++;
+  return n;
+}
+
+/* So many stages, with or without a limit, recompute what is named and run ahead; the others do neither. */
+static void check_forced(int32_t p, int32_t m, int32_t n, bool faithful) {
+  struct plan_case c;
+  struct plan *plan = NULL;
+  open_case(&c, p, p, m, 0);
+  c.options.adjusted_stages = n;
+  c.options.faithful = faithful;
+  c.options.steps = OBSCURA_REFINED;
+  c.request.partition = PARTITION_EVEN;
+  if (n % 2) draw_limits(&c, 2);
+  struct obscura_model model = {.n_stages = p, .n_micro = m, .n_adjusted = n};
+  T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "p %d m %d n %d: %s", p, m, n, error_text());
+  for (int32_t s = 0; plan && s < p; s++) {
+    T_CHECK(count_ahead(plan, s) == obscura_model_get_refined(&model, s), "p %d m %d n %d stage %d: %d", p, m, n,
+            (int)s, (int)count_ahead(plan, s));
+    char *set = recompute_describe(plan, c.model, s);
+    T_CHECK(!strcmp(set, s < n ? "full" : ""), "p %d n %d stage %d: '%s'", p, n, (int)s, set);
+    mem_free(set);
+  }
+  plan_destroy(&plan);
+  close_case(&c);
+}
+
+static void test_forced(void) {
+  for (int32_t p = 2; p <= 6; p++)
+    for (int32_t n = 0; n <= p; n++) check_forced(p, 3 * p, n, n % 3 == 0);
+  struct plan_case c;
+  struct plan *plan = NULL;
+  open_case(&c, 4, 4, 8, 0);
+  c.options.adjusted_stages = 5;
+  T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_MISTAKE && strstr(error_text(), "there are 4 stages"),
+          "%s", error_text());
+  error_clear();
+  c.options.adjusted_stages = OBSCURA_AUTO;
+  c.request.n_recompute_stages = 2;
+  T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_MISTAKE && strstr(error_text(), "recompute_stages"), "%s",
+          error_text());
+  error_clear();
+  close_case(&c);
+}
+
+/* Stages over their limit are adjusted, and all before them; with cmb those that cheap recomputation helps are not. */
+static void test_identify(void) {
+  struct plan_case c;
+  open_case(&c, 8, 4, 16, 0);
+  c.request.partition = PARTITION_EVEN;
+  c.options.faithful = true;
+  c.request.recompute_early = false;
+  c.request.may_swap = false;
+  int64_t plain[MAX_RANKS];
+  c.request.n_recompute_stages = 0;
+  time_planner(&c, "1f1b", plain);
+  c.request.n_recompute_stages = PLAN_ALL_STAGES;
+  for (int32_t k = 0; k < 3; k++) {
+    struct plan *plan = NULL;
+    for (int32_t r = 0; r < 4; r++) c.limits[r] = r == k ? plain[r] - plain[r] / 20 : INT64_MAX;
+    for (int cmb = 0; cmb < 2; cmb++) {
+      c.options.steps = cmb ? OBSCURA_CMB : OBSCURA_REFINED;
+      T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
+      int32_t ahead = plan ? count_ahead(plan, 0) : 0;
+      T_CHECK(cmb ? ahead == 4 : ahead > 4, "stage %d over its limit, cmb %d: %d ahead", (int)k, cmb, (int)ahead);
+      char *set = plan ? recompute_describe(plan, c.model, k) : mem_strdup("");
+      T_CHECK(!strcmp(set, cmb ? "cmb" : "full"), "stage %d: '%s'", (int)k, set);
+      mem_free(set);
+      plan_destroy(&plan);
+    }
+  }
+  close_case(&c);
+}
+
+/* ---- blocks that leave ---- */
+
+/* Most blocks of a stage that have memory at a time. */
+static int32_t count_held(const struct plan *plan, int32_t s) {
+  int32_t rank = plan_get_rank(plan, s), held = 0, most = 0;
+  int64_t first = plan->order_offset[rank], n = plan->order_offset[rank + 1] - first;
+  int32_t *change = MEM_NEW(int32_t, n + 1);
+  for (int64_t k = 0; k < n; k++) {
+    change[k] += plan->order[first + k].kind == NODE_F;
+    change[k + 1] -= plan->order[first + k].kind == NODE_B;
+  }
+  for (int32_t k = 0; k < plan->n_moves; k++) {
+    if (plan->moves[k].stage != s) continue;
+    change[plan->moves[k].out_end + 1]--;
+    change[plan->moves[k].in_start]++;
+  }
+  for (int64_t k = 0; k < n; k++) {
+    held += change[k];
+    if (held > most) most = held;
+  }
+  mem_free(change);
+  return most;
+}
+
+/* 8 stages, 3 adjusted: 18, 17, 16 run ahead, 6, 5, 4 leave; 12 stay on each, and two are on their way. */
+static void check_blocks(bool eager, double beta) {
+  struct plan_case c;
+  struct plan *plan = NULL;
+  struct dag *dag = NULL;
+  open_case(&c, 8, 8, 40, 0);
+  c.request.partition = PARTITION_EVEN;
+  c.options.adjusted_stages = 3;
+  c.options.steps = OBSCURA_SWAP;
+  c.options.lambda = 4;
+  c.options.beta = beta;
+  c.options.eager = eager;
+  int status = planner_run("obscura", &c.request, &plan);
+  if (!status) status = dag_build(plan, c.model, &dag);
+  if (!status) status = dag_check(dag, plan);
+  T_CHECK(!status && plan->n_moves > 0, "eager %d beta %g: %s", eager, beta, error_text());
+  for (int32_t s = 0; s < 3 && !status; s++)
+    T_CHECK(count_held(plan, s) == 14, "eager %d stage %d: %d", eager, (int)s, (int)count_held(plan, s));
+  for (int32_t k = 0; k < plan->n_moves && !status; k++) {
+    int64_t parts[DAG_BLOCK_PARTS], moved = dag_measure_block(plan, c.model, plan->moves[k].stage, 0, parts);
+    int64_t kept = plan_measure_kept(plan, c.model, plan->moves[k].stage, 0);
+    T_CHECK(plan->moves[k].stage < 3 && plan->moves[k].tier == PLAN_TIER_HOST, "move %d", (int)k);
+    T_CHECK((double)moved <= beta * (double)kept && (double)moved > 0.5 * beta * (double)kept, "beta %g: %lld of %lld",
+            beta, (long long)moved, (long long)kept);
+  }
+  dag_destroy(&dag);
+  plan_destroy(&plan);
+  close_case(&c);
+}
+
+static int32_t count_moves(bool eager) {
+  struct plan_case c;
+  struct plan *plan = NULL;
+  open_case(&c, 8, 8, 40, 0);
+  c.request.partition = PARTITION_EVEN;
+  c.options =
+      (struct obscura_options){.steps = OBSCURA_SWAP, .adjusted_stages = 3, .lambda = 4, .beta = 1, .eager = eager};
+  T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
+  int32_t n = plan ? plan->n_moves : 0;
+  plan_destroy(&plan);
+  close_case(&c);
+  return n;
+}
+
+static void test_blocks(void) {
+  for (int eager = 0; eager < 2; eager++) {
+    check_blocks(eager, 1);
+    check_blocks(eager, 0.5);
+  }
+  T_CHECK(count_moves(true) > count_moves(false), "%d, %d", (int)count_moves(true), (int)count_moves(false));
+}
+
+/* ---- Algorithm 1 ---- */
+
+static void test_partition(void) {
+  int n_moved = 0;
+  for (int trial = 0; trial < 20; trial++) {
+    struct plan_case c;
+    int32_t p = 3 + (int32_t)draw(4), n = 1 + (int32_t)draw(p - 1);
+    struct plan *plan[2] = {NULL, NULL};
+    double seconds[2];
+    open_case(&c, 10 * p, p, 6 * p, 1);
+    c.options.adjusted_stages = n;
+    c.options.faithful = true;
+    c.request.recompute_early = false;
+    c.request.may_swap = false;
+    for (int k = 0; k < 2; k++) {
+      c.options.steps = k ? OBSCURA_PARTITION : OBSCURA_SWAP;
+      T_CHECK(planner_run("obscura", &c.request, &plan[k]) == STATUS_OK, "%s", error_text());
+      seconds[k] = request_evaluate(&c.request, plan[k], NULL);
+    }
+    T_CHECK(seconds[1] <= seconds[0] + 1e-12, "p %d n %d: %g, %g", p, n, seconds[0], seconds[1]);
+    for (int32_t s = 0; s < p; s++) {
+      T_CHECK(s < n ? plan[1]->stages[s].n_layers <= plan[0]->stages[s].n_layers
+                    : plan[1]->stages[s].n_layers >= plan[0]->stages[s].n_layers,
+              "p %d n %d stage %d: %d layers, were %d", p, n, (int)s, (int)plan[1]->stages[s].n_layers,
+              (int)plan[0]->stages[s].n_layers);
+      n_moved += plan[1]->stages[s].n_layers > plan[0]->stages[s].n_layers;
+    }
+    for (int k = 0; k < 2; k++) plan_destroy(&plan[k]);
+    close_case(&c);
+  }
+  T_CHECK(n_moved > 5, "%d stages grew", n_moved);
+}
+
+static void test_move_layer(void) {
+  for (int trial = 0; trial < 500; trial++) {
+    struct plan_stage stages[MAX_RANKS], before[MAX_RANKS];
+    int32_t p = 2 + (int32_t)draw(MAX_RANKS - 1), from = (int32_t)draw(p), to = (int32_t)draw(p), at = 0;
+    for (int32_t s = 0; s < p; s++) {
+      stages[s] = before[s] = (struct plan_stage){at, 1 + (int32_t)draw(3)};
+      at += stages[s].n_layers;
+    }
+    bool moved = obscura_move_layer(stages, from, to);
+    T_CHECK(moved == (from != to && before[from].n_layers > 1), "trial %d", trial);
+    at = 0;
+    for (int32_t s = 0; s < p; s++) {
+      T_CHECK(stages[s].first_layer == at, "trial %d stage %d", trial, (int)s);
+      T_CHECK(stages[s].n_layers == before[s].n_layers + (moved ? (s == to) - (s == from) : 0), "trial %d stage %d",
+              trial, (int)s);
+      at += stages[s].n_layers;
+    }
+  }
+}
+
+int main(void) {
+  test_move_layer();
+  test_forced();
+  test_identify();
+  test_blocks();
+  test_partition();
+  test_never_slower();
+  test_notes();
+  test_without_costs();
+  return t_end();
+}
