@@ -63,6 +63,12 @@ static void check_times(const struct step_case *c, const struct sim_result *r) {
   }
 }
 
+static const struct sim_result *run_case(struct sim **sim, const struct step_case *c, int64_t eager_bytes) {
+  struct sim_times times = {c->seconds, eager_bytes};
+  *sim = sim_create(c->dag, c->plan->n_stages);
+  return sim_run(*sim, &times, 1);
+}
+
 /* Both take (m+p-1)(f+b), and each rank is busy m(f+b) of it. */
 static void test_closed_forms(void) {
   static const char *const planners[] = {"gpipe", "1f1b"};
@@ -104,6 +110,29 @@ static void test_bubbles(void) {
   close_case(&c);
 }
 
+/* Where a norm stands before the updates, the wait for it is drain: the last pass of the first stage ends it for all. */
+static void test_norm(void) {
+  struct step_case c;
+  open_case(&c, "1f1b", 4, 8);
+  dag_destroy(&c.dag);
+  c.plan->clip = true;
+  T_CHECK(dag_build(c.plan, c.model, &c.dag) == STATUS_OK, "%s", error_text());
+  mem_free(c.seconds);
+  c.seconds = MEM_NEW(double, c.dag->n_nodes);
+  set_times(&c, 1, 2, 0);
+  for (int32_t v = 0; v < c.dag->n_nodes; v++)
+    if (c.dag->nodes[v].kind == NODE_U || c.dag->nodes[v].kind == NODE_N) c.seconds[v] = 0.25;
+  struct sim *sim;
+  const struct sim_result *r = run_case(&sim, &c, 0);
+  for (int32_t s = 0; s < 4; s++) {
+    const struct sim_idle *idle = &r->ranks[s].idle;
+    T_CHECK(idle->drain >= 2 * s + 0.25 && idle->other == 0, "stage %d: %g, %g", s, idle->drain, idle->other);
+  }
+  check_times(&c, r);
+  sim_destroy(&sim);
+  close_case(&c);
+}
+
 /* One micro-batch down and up a pipeline: every message is exposed; nothing else is waited for. */
 static void test_messages(void) {
   struct step_case c;
@@ -140,12 +169,6 @@ static void test_exposed(void) {
 
 /* ---- the network ---- */
 
-static const struct sim_result *run_case(struct sim **sim, const struct step_case *c, int64_t eager_bytes) {
-  struct sim_times times = {c->seconds, eager_bytes};
-  *sim = sim_create(c->dag, c->plan->n_stages);
-  return sim_run(*sim, &times, 1);
-}
-
 /* Both directions at once: no message waits for one that comes towards it, so all leave as soon as they are made. They take
  * less than any pass, so those of their own direction are gone by then. */
 static void test_full_duplex(void) {
@@ -171,7 +194,8 @@ static void test_full_duplex(void) {
 }
 
 /* One message at a time in a direction: with messages longer than passes GPipe on two ranks takes a pass each way, all
- * messages one after the other, and a pass at their ends. */
+ * messages one after the other, and a pass at their ends. All but the first pass wait for a message that is behind others
+ * although its data is there. */
 static void test_one_at_a_time(void) {
   static const double longer[] = {1, 2.5};
   for (int k = 0; k < 2; k++)
@@ -183,10 +207,57 @@ static void test_one_at_a_time(void) {
       set_times(&c, f, b, message);
       const struct sim_result *r = run_case(&sim, &c, INT64_MAX);
       T_CHECK(r->makespan == 2 * (f + b) + 2 * m * message, "m %d, messages %g: %g", m, message, r->makespan);
+      const struct sim_idle *up = &r->ranks[0].idle, *down = &r->ranks[1].idle;
+      T_CHECK(down->message == (m - 1) * (message - f) && down->data == 0, "%d: %g", m, down->message);
+      T_CHECK(up->message == message + (m - 1) * (message - b), "%d: %g", m, up->message);
+      T_CHECK(up->data == f + m * message + f + b - m * f, "%d: %g", m, up->data);
       check_times(&c, r);
       sim_destroy(&sim);
       close_case(&c);
     }
+}
+
+/* The end of the pass that makes what a forward or an input pass needs, found by its name; -1: none on another rank. */
+static double find_maker(const struct step_case *c, const struct sim_result *r, const struct dag_node *n) {
+  int32_t from = n->stage + (n->kind == NODE_F ? -1 : 1);
+  for (int32_t v = 0; v < c->dag->n_nodes; v++) {
+    const struct dag_node *u = &c->dag->nodes[v];
+    if (u->kind == n->kind && u->stage == from && u->micro == n->micro) return r->end[v];
+  }
+  return -1;
+}
+
+/* ZB-H2 with a slower last stage and messages that wait for their receivers: gradients queue behind activations that the next
+ * rank does not take yet. From the end of the pass that made them on they are waited for as messages, on their way or not. */
+static void test_queued(void) {
+  struct step_case c;
+  open_case(&c, "zb-h2", 4, 8);
+  for (int32_t v = 0; v < c.dag->n_nodes; v++) {
+    uint8_t kind = c.dag->nodes[v].kind;
+    c.seconds[v] = kind == NODE_F || kind == NODE_I || kind == NODE_W ? 1 : 0;
+    if (kind == NODE_F && c.dag->nodes[v].stage == 3) c.seconds[v] = 2;
+    if (kind == NODE_SF || kind == NODE_SB) c.seconds[v] = 0.25;
+  }
+  struct sim *sim;
+  const struct sim_result *r = run_case(&sim, &c, 0);
+  double sum = 0;
+  for (int32_t k = 0; k < 4; k++) {
+    const int32_t *offset = &c.dag->stream_offset[k * STREAM_COUNT + STREAM_COMPUTE];
+    double message = 0;
+    for (int32_t i = offset[0] + 1; i < offset[1]; i++) {
+      int32_t v = c.dag->stream_nodes[i];
+      double from = r->end[c.dag->stream_nodes[i - 1]];
+      const struct dag_node *n = &c.dag->nodes[v];
+      if (r->start[v] <= from || n->kind == NODE_U || n->kind == NODE_W) continue;
+      message += r->start[v] - fmax(from, find_maker(&c, r, n));
+    }
+    sum += message;
+    T_CHECK(fabs(r->ranks[k].idle.message - message) < 1e-9, "rank %d: %g, %g", k, r->ranks[k].idle.message, message);
+  }
+  T_CHECK(sum > 0, "no message was waited for");
+  check_times(&c, r);
+  sim_destroy(&sim);
+  close_case(&c);
 }
 
 /* The second rank takes three times as long: forward k ends there at 5 + 3k, and the receive of forward i is posted when
@@ -324,9 +395,11 @@ static void test_random_times(void) {
 int main(void) {
   test_closed_forms();
   test_bubbles();
+  test_norm();
   test_messages();
   test_full_duplex();
   test_one_at_a_time();
+  test_queued();
   test_rendezvous();
   test_path_of_gpipe();
   test_memory();

@@ -184,8 +184,9 @@ static void print_ranks(FILE *out, const struct plan_report *r) {
             rank->idle.fill * 1e3, rank->idle.drain * 1e3, rank->idle.data * 1e3, rank->idle.message * 1e3,
             rank->idle.other * 1e3);
   }
-  fprintf(out, "fill before the first pass, drain after the last; data: what comes next was not made yet; message: it\n"
-               "was under way; other: a send, a copy or memory had to come first\n");
+  fprintf(out,
+          "fill before the first pass, drain after the last; data: what comes next was not made yet; message: it was\n"
+          "under way, or behind another; other: a send, a copy or memory had to come first\n");
   fprintf(out, "\nstage  forward bubble  backward bubble  (ms)\n");
   for (int32_t s = 0; s < r->plan->n_stages && s < RANKS_LISTED; s++)
     fprintf(out, "%5d  %14.4g  %15.4g\n", (int)s, r->sim->stages[s].forward_bubble * 1e3,

@@ -27,9 +27,9 @@ static inline bool sim_is_rendezvous(const struct sim_times *times, const struct
 /* Why a rank's compute stream is idle, seconds of one iteration. */
 struct sim_idle {
   double fill;    /* before its first node */
-  double drain;   /* after its last */
+  double drain;   /* after its last pass, until the norm is there, and after its last node */
   double data;    /* between: what the next node needs was not made yet */
-  double message; /* between: it was under way */
+  double message; /* between: it was under way, or behind another message */
   double other;   /* between: a send, a copy, or memory had to come first */
 };
 

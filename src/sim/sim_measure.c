@@ -8,14 +8,29 @@ struct progress {
   bool in_backward;
 };
 
-/* Splits the idle time before a compute node by what ended last before it. While its message was under way it is the
- * message's; before that, the data was not made. */
+/* When the pass that made a message's data ended; at the latest when the message left. */
+static double find_made(const struct dag *dag, const struct sim_result *r, int32_t send) {
+  double made = 0;
+  bool found = false;
+  for (int64_t e = dag->in_offset[send]; e < dag->in_offset[send + 1]; e++) {
+    int32_t u = dag->edge_from[e];
+    if (dag->nodes[u].stream != STREAM_COMPUTE) continue;
+    if (!found || r->end[u] > made) made = r->end[u];
+    found = true;
+  }
+  return found ? made : r->start[send];
+}
+
+/* Splits the idle time before a compute node by what ended last before it. Until its data was made it waited for that, from
+ * then on for its message, under way or behind another. The norm waits for the last pass of all ranks. */
 static void add_gap(const struct dag *dag, const struct sim_result *r, int32_t v, double from, struct sim_idle *idle) {
   double gap = r->start[v] - from;
   int32_t u = r->binder[v];
   enum stream stream = u < 0 ? STREAM_COMPUTE : (enum stream)dag->nodes[u].stream;
-  if (stream == STREAM_RECEIVE) {
-    double sent = r->start[dag->match[u]], message = r->start[v] - (sent > from ? sent : from);
+  if (u >= 0 && dag->nodes[u].kind == NODE_N) {
+    idle->drain += gap;
+  } else if (stream == STREAM_RECEIVE) {
+    double made = find_made(dag, r, dag->match[u]), message = r->start[v] - (made > from ? made : from);
     idle->message += message;
     idle->data += gap - message;
   } else if (stream == STREAM_COMPUTE) {
@@ -87,7 +102,7 @@ static void measure_rank(const struct dag *dag, int32_t rank, double step_end, s
   r->exposed_seconds += get_exposed(dag, r, dag->stream_nodes[offset[0]], 0);
   for (int32_t k = offset[0]; k < offset[1]; k++) measure_node(dag, dag->stream_nodes[k], &p, r);
   out->last_end = p.at;
-  out->idle.drain = step_end - p.at;
+  out->idle.drain += step_end - p.at;
 }
 
 void sim_measure(const struct dag *dag, int32_t n_stages, struct sim_result *r) {
