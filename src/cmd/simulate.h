@@ -9,6 +9,7 @@ struct option_list;
 
 /* Simulates n_iterations steps of a plan.h5 with the costs of its deck, which the overrides change. *text, owned by the
  * caller, says where the time goes, or is the JSON object of `penstock plan`. */
-int simulate_format(const char *path, const struct option_list *overrides, int32_t n_iterations, bool json, char **text);
+int simulate_format(const char *path, const struct option_list *overrides, int32_t n_iterations, bool json,
+                    char **text);
 
 #endif
