@@ -227,7 +227,7 @@ static void test_refusals(const char *folder) {
   disk_write_text(path, "this is no HDF5 file");
   T_CHECK(h5_open(path, false, &file) == STATUS_MISTAKE && strstr(error_text(), path), "%s", error_text());
   T_CHECK(h5_open(none, false, &file) == STATUS_MISTAKE && strstr(error_text(), none), "%s", error_text());
-  T_CHECK(h5_open(folder, false, &file) != STATUS_OK && !file, "a folder");
+  T_CHECK(h5_open(folder, false, &file) == STATUS_MISTAKE && !file && strstr(error_text(), "folder"), "a folder");
   T_CHECK(!h5_create(none, &file) && h5_close(&file) == STATUS_FAILED && strstr(error_text(), "No such file"), "%s",
           error_text());
   T_CHECK(!h5_create(path, &file), "%s", error_text());
@@ -237,6 +237,31 @@ static void test_refusals(const char *folder) {
   mem_free(text);
   mem_free(path);
   mem_free(none);
+}
+
+/* A pipe, a device or a folder never gives way to a file; a link to a file stays one. */
+static void test_targets(const char *folder) {
+  char *pipe = mem_format("%s/pipe", folder), *below = mem_format("%s/below", folder), *text,
+       *link = mem_format("%s/link", folder), *real = mem_format("%s/real", folder);
+  const char *targets[] = {pipe, below};
+  struct h5_file *file;
+  struct stat status;
+  T_CHECK(!mkfifo(pipe, 0600) && !mkdir(below, 0700) && !symlink("real", link), "%s", folder);
+  for (int i = 0; i < 2; i++) {
+    T_CHECK(disk_write_text(targets[i], "x") == STATUS_MISTAKE && strstr(error_text(), targets[i]), "%s", error_text());
+    T_CHECK(disk_check_writable(targets[i]) == STATUS_MISTAKE, "%s", targets[i]);
+    T_CHECK(!h5_create(targets[i], &file) && h5_close(&file) == STATUS_MISTAKE, "%s", error_text());
+    T_CHECK(!stat(targets[i], &status) && (i ? S_ISDIR(status.st_mode) : S_ISFIFO(status.st_mode)), "it stays");
+  }
+  T_CHECK(!disk_write_text(real, "old") && !disk_check_writable(link) && !disk_write_text(link, "new"), "%s",
+          error_text());
+  T_CHECK(!lstat(link, &status) && S_ISLNK(status.st_mode), "the link stays");
+  T_CHECK(!disk_read_text(real, &text) && !strcmp(text, "new"), "what it links to is written");
+  mem_free(text);
+  mem_free(pipe);
+  mem_free(below);
+  mem_free(link);
+  mem_free(real);
 }
 
 /* ---- death and full disks ---- */
@@ -331,6 +356,7 @@ int main(void) {
   test_table(path);
   test_foreign_reader(path);
   test_refusals(folder);
+  test_targets(folder);
   int64_t flush_bytes = measure_flush(path);
   T_CHECK(flush_bytes > 200000, "%" PRId64 " bytes of a flush", flush_bytes);
   test_death(path, flush_bytes);

@@ -79,6 +79,16 @@ says "^written: .*damaged.h5"
 profile damaged 1 -D "cost.profile=$work/damaged.h5"
 says 'nothing was measured'
 
+# ---- somebody's file is not replaced ----
+for options in '' --again; do
+  cp "$deck" notes.txt
+  # shellcheck disable=SC2086 # none or one
+  profile foreign 2 -D "cost.profile=$work/notes.txt" $options
+  ends 2
+  says_once 'penstock: error: .*notes.txt is no profile: it is no HDF5 file, and is not replaced: name another file'
+  check cmp -s "$deck" notes.txt || fail "notes.txt was replaced"
+done
+
 # ---- memory: parts of what fits, and what does not is named ----
 profile tight 2 -D memory.device_limit='130 KiB' -D model.vocab_size=32
 says 'not measured|memory'
@@ -96,6 +106,7 @@ refused timed 'device.backend timed computes nothing, there is nothing to measur
 refused seconds '--seconds x: a time above 0' --seconds x
 refused rows 'data.global_batch' -D data.global_batch=0
 refused place 'cannot be written' -D cost.profile="$work/nowhere/profile.h5"
+refused folder "cost.profile: cannot write .*: it is a folder; name a file in it" -D cost.profile="$work"
 refused model 'vocab' -D model.vocab_size=0
 
 # ---- stopped and killed: nothing is left ----

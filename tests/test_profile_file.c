@@ -83,9 +83,9 @@ static void test_round_trip(const struct model *model) {
   }
 }
 
-static void refuses(const char *wanted) {
+static void refuses(const char *wanted, int status) {
   struct profile *back;
-  T_CHECK(profile_file_read(path, &back) == STATUS_FAILED && !back, "wanted: %s", wanted);
+  T_CHECK(profile_file_read(path, &back) == status && !back, "wanted: %s", wanted);
   T_CHECK(strstr(error_text(), wanted) && strstr(error_text(), path), "'%s', wanted: %s", error_text(), wanted);
   profile_destroy(&back);
 }
@@ -123,16 +123,16 @@ static void test_other_files(const struct model *model) {
   FILE *file = fopen(path, "w");
   fputs("no HDF5\n", file);
   fclose(file);
-  refuses("");
+  refuses("no HDF5 file", STATUS_MISTAKE);
   struct h5_file *h5;
   T_CHECK(!h5_create(path, &h5) && !h5_write_text(h5, "/", "format", "penstock-plan") && !h5_close(&h5), "%s",
           error_text());
-  refuses("is no profile: its format is 'penstock-plan'");
+  refuses("is no profile: its format is 'penstock-plan'", STATUS_MISTAKE);
   T_CHECK(!h5_create(path, &h5) && !h5_close(&h5), "%s", error_text());
-  refuses("format");
+  refuses("format", STATUS_MISTAKE);
   write_good(model);
   T_CHECK(!h5_open(path, true, &h5) && !h5_write_int(h5, "/", "version", 9) && !h5_close(&h5), "%s", error_text());
-  refuses("version 9");
+  refuses("version 9", STATUS_FAILED);
 }
 
 /* A table without its columns, and columns that are not of one length. */
@@ -151,14 +151,14 @@ static void test_columns(void) {
   if (!status) status = h5_table_create(h5, "/ops", &seconds, 1);
   if (!status) status = h5_table_append(h5, "/ops", &seconds, 1, 1, data);
   T_CHECK(!status && !h5_close(&h5), "%s", error_text());
-  refuses("/ops/layer");
+  refuses("/ops/layer", STATUS_FAILED);
   struct profile_sweep sweep = {PROFILE_NORM, 3, 1};
   profile_set_sweeps(empty, &sweep, 1);
   T_CHECK(!profile_file_write(path, empty), "%s", error_text());
   static const struct h5_column kind = {"kind", H5_INT8, NULL, NULL};
   T_CHECK(!h5_open(path, true, &h5) && !h5_table_truncate(h5, "/sweeps", &seconds, 1, 0) && !h5_close(&h5), "%s",
           error_text());
-  refuses("seconds");
+  refuses("seconds", STATUS_FAILED);
   T_CHECK(!profile_file_write(path, empty), "%s", error_text());
   T_CHECK(!h5_open(path, true, &h5) && !h5_table_truncate(h5, "/sweeps", &kind, 1, 0) && !h5_close(&h5), "%s",
           error_text());
@@ -179,7 +179,7 @@ static void test_numbers(void) {
     struct profile *profile = profile_create("d", "m");
     profile_put_ops(profile, &ops[i], 1);
     T_CHECK(!profile_file_write(path, profile), "%s", error_text());
-    refuses("row 0 of /ops is no measurement");
+    refuses("row 0 of /ops is no measurement", STATUS_FAILED);
     profile_destroy(&profile);
   }
 }

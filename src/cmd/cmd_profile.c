@@ -1,11 +1,9 @@
 /* penstock profile DECK: measures the device of each rank and what lies between them, for the predictions of source
  * "profile". What a file has already is not measured again.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -112,21 +110,21 @@ static int check_place(const struct profile_job *job) {
   if (job->rank != 0) return STATUS_OK;
   int status = disk_make_folder(job->params.run.folder);
   if (status) return status;
-  char *folder = mem_strdup(job->path), *slash = strrchr(folder, '/');
-  if (slash) slash[slash == folder] = '\0';
-  const char *place = slash ? folder : ".";
-  if (access(place, W_OK | X_OK))
-    status = error_raise(STATUS_MISTAKE, "%s cannot be written: %s (cost.profile)", job->path, strerror(errno));
-  mem_free(folder);
-  return status;
+  status = disk_check_writable(job->path);
+  return status ? error_wrap("cost.profile") : STATUS_OK;
 }
 
-/* Takes what the file has when it is of this device and model. */
-static void read_known(struct profile_job *job) {
-  char *model = profile_describe_model(job->model);
+/* Takes what the file has when it is of this device and model. A file of another kind is somebody's: it stays. */
+static int read_known(struct profile_job *job) {
   struct profile *known = NULL;
-  if (profile_file_read(job->path, &known)) log_warn("%s; it is measured anew", error_text());
+  if (job->rank != 0) return STATUS_OK;
+  int status = profile_file_read(job->path, &known);
+  if (status == STATUS_MISTAKE)
+    return error_raise(STATUS_MISTAKE, "%s, and is not replaced: name another file in cost.profile, or remove it",
+                       error_text());
+  if (status) log_warn("%s; it is measured anew", error_text());
   error_clear();
+  char *model = profile_describe_model(job->model);
   if (known && strcmp(known->device, job->device))
     log_warn("%s is of another device and is measured anew: '%s', here '%s'", job->path, known->device, job->device);
   else if (known && strcmp(known->model, model))
@@ -138,6 +136,7 @@ static void read_known(struct profile_job *job) {
   profile_destroy(&known);
   if (!job->profile) job->profile = profile_create(job->device, model);
   mem_free(model);
+  return STATUS_OK;
 }
 
 /* Every pair of neighbours, both ways, and the other tables. */
@@ -168,11 +167,9 @@ static void list_missing(struct profile_job *job) {
 
 static int choose_all(struct profile_job *job) {
   int status = comm_agree_all(job->comm, check_place(job));
+  if (!status) status = comm_agree_all(job->comm, read_known(job));
   if (status) return status;
-  if (job->rank == 0) {
-    read_known(job);
-    list_missing(job);
-  }
+  if (job->rank == 0) list_missing(job);
   int32_t found[2] = {job->n_points, job->ops_only};
   comm_broadcast_all(job->comm, 0, found, sizeof found);
   comm_broadcast_all(job->comm, 0, job->points, sizeof job->points);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -118,8 +119,40 @@ int disk_raise_write(const char *path, int error, int64_t bytes) {
                      strerror(error), bytes, free_bytes, repair);
 }
 
-int disk_write_text(const char *path, const char *text) {
+int disk_check_target(const char *path) {
+  struct stat status;
+  if (stat(path, &status) || S_ISREG(status.st_mode)) return STATUS_OK;
+  return error_raise(STATUS_MISTAKE, "cannot write %s: it is %s; name %s", path,
+                     S_ISDIR(status.st_mode) ? "a folder" : "no regular file",
+                     S_ISDIR(status.st_mode) ? "a file in it" : "another");
+}
+
+int disk_check_writable(const char *path) {
+  int status = disk_check_target(path);
+  if (status) return status;
   char *temporary = mem_format("%s.tmp", path);
+  int descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor >= 0) {
+    close(descriptor);
+    unlink(temporary);
+  } else if (errno != EEXIST) {
+    status = error_raise(STATUS_MISTAKE, "%s cannot be written: %s", path, strerror(errno));
+  }
+  mem_free(temporary);
+  return status;
+}
+
+/* The temporary file lies beside the file itself, also where `path` is a link to it: links stay links. */
+static char *name_target(const char *path) {
+  char *real = realpath(path, NULL), *target = mem_strdup(real ? real : path);
+  free(real);
+  return target;
+}
+
+int disk_write_text(const char *path, const char *text) {
+  int status = disk_check_target(path);
+  if (status) return status;
+  char *target = name_target(path), *temporary = mem_format("%s.tmp", target);
   int64_t bytes = (int64_t)strlen(text);
   int failure = 0;
   int descriptor = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -127,10 +160,11 @@ int disk_write_text(const char *path, const char *text) {
   if (!failure) failure = disk_write_at(descriptor, text, bytes, 0);
   if (!failure && fsync(descriptor)) failure = errno;
   if (descriptor >= 0 && close(descriptor) && !failure) failure = errno;
-  if (!failure && rename(temporary, path)) failure = errno;
-  if (!failure) failure = disk_sync_folder_of(path);
+  if (!failure && rename(temporary, target)) failure = errno;
+  if (!failure) failure = disk_sync_folder_of(target);
   if (failure && descriptor >= 0) unlink(temporary);
   mem_free(temporary);
+  mem_free(target);
   return failure ? disk_raise_write(path, failure, bytes) : STATUS_OK;
 }
 

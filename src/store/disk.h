@@ -12,8 +12,16 @@
 /* Makes a folder and its parents where they are missing. */
 int disk_make_folder(const char *path);
 
-/* Writes `text` as the whole content of `path`: temporary name (path.tmp), sync, rename, sync of the folder. On failure
- * the earlier content stands and no temporary file stays. */
+/* Whether a file may take the place of what is at `path`: nothing, or a regular file. A device, a pipe or a folder would be
+ * lost or in the way: STATUS_MISTAKE with path and repair. */
+int disk_check_target(const char *path);
+
+/* The same before the work whose result goes there, and whether this job may make files in its folder: STATUS_MISTAKE with
+ * path and reason. Leaves nothing. */
+int disk_check_writable(const char *path);
+
+/* Writes `text` as the whole content of `path` (of the file that it links to): temporary name (path.tmp), sync, rename, sync
+ * of the folder. On failure the earlier content stands and no temporary file stays. STATUS_MISTAKE as disk_check_target. */
 int disk_write_text(const char *path, const char *text);
 
 /* The whole content, NUL-terminated, owned by the caller. A file that is not there is STATUS_OK with *text NULL. */

@@ -170,6 +170,8 @@ static void settle(struct image *image) {
 
 /* The first commit of a new file. */
 static int commit_new(struct image *image) {
+  int status = disk_check_target(image->path);
+  if (status) return status;
   char *temporary = mem_format("%s.tmp", image->path);
   int failure = 0, descriptor = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0) failure = errno;
@@ -238,7 +240,11 @@ int image_open(const char *path, bool writable, struct image **out) {
   struct stat status;
   bool found = false;
   int failure = image->descriptor < 0 || fstat(image->descriptor, &status) ? errno : 0;
-  if (!failure && !S_ISREG(status.st_mode)) failure = EINVAL;
+  if (failure == EISDIR || (!failure && !S_ISREG(status.st_mode))) {
+    image_close(&image);
+    return error_raise(STATUS_MISTAKE, "cannot open %s: it is %s, not a file", path,
+                       failure == EISDIR || S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe");
+  }
   if (!failure) {
     image->size = image->disk_size = status.st_size;
     failure = load_journal(image, &found);

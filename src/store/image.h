@@ -17,7 +17,7 @@ struct image;
 
 /* A new, empty file that replaces what is there at its first commit; nothing on the disk until then. */
 struct image *image_create(const char *path);
-/* An existing file; one that is not there is STATUS_MISTAKE. */
+/* An existing file; one that is not there, a folder or a device is STATUS_MISTAKE. */
 int image_open(const char *path, bool writable, struct image **image);
 /* Frees; changes that are not committed are lost. NULL is allowed. */
 void image_close(struct image **image);
@@ -28,7 +28,8 @@ void image_write(struct image *image, int64_t offset, const void *data, int64_t 
 int64_t image_get_size(const struct image *image);
 void image_set_size(struct image *image, int64_t bytes);
 
-/* Puts all changes on the disk and syncs. Returns a status. */
+/* Puts all changes on the disk and syncs. Returns a status; STATUS_MISTAKE when a new file is to take the place of what is no
+ * file (disk_check_target). */
 int image_commit(struct image *image);
 
 #endif

@@ -203,12 +203,16 @@ int profile_file_write(const char *path, const struct profile *profile) {
 static int check_format(struct h5_file *file, const char *path) {
   char *format = NULL;
   int64_t version = 0;
-  int status = h5_read_text(file, "/", "format", &format);
-  if (!status && strcmp(format, PROFILE_FORMAT))
-    status = error_raise(STATUS_FAILED, "%s is no profile: its format is '%s'", path, format);
+  if (h5_read_text(file, "/", "format", &format))
+    return error_raise(STATUS_MISTAKE, "%s is no profile: it has no attribute 'format'", path);
+  int status = STATUS_OK;
+  if (strcmp(format, PROFILE_FORMAT))
+    status = error_raise(STATUS_MISTAKE, "%s is no profile: its format is '%s'", path, format);
   mem_free(format);
-  if (!status) status = h5_read_int(file, "/", "version", &version);
-  if (!status && version != PROFILE_VERSION)
+  if (status) return status;
+  status = h5_read_int(file, "/", "version", &version);
+  if (status) return error_raise(STATUS_FAILED, "%s", error_text());
+  if (version != PROFILE_VERSION)
     status = error_raise(STATUS_FAILED, "%s is a profile of version %lld, this program reads version %d", path,
                          (long long)version, PROFILE_VERSION);
   return status;
@@ -216,8 +220,7 @@ static int check_format(struct h5_file *file, const char *path) {
 
 static int read_all(struct h5_file *file, const char *path, struct profile *profile) {
   char *date = NULL;
-  int status = check_format(file, path);
-  if (!status) status = h5_read_text(file, "/", "device", &profile->device);
+  int status = h5_read_text(file, "/", "device", &profile->device);
   if (!status) status = h5_read_text(file, "/", "model", &profile->model);
   if (!status) status = h5_read_text(file, "/", "date", &date);
   if (!status) snprintf(profile->date, sizeof profile->date, "%s", date);
@@ -229,16 +232,32 @@ static int read_all(struct h5_file *file, const char *path, struct profile *prof
   return status;
 }
 
+/* What is no HDF5 file at all was never a profile; an empty one may be what a full disk left of it. */
+static int check_kind(const char *path) {
+  static const unsigned char signature[8] = "\x89HDF\r\n\x1a\n";
+  unsigned char start[sizeof signature];
+  FILE *file = fopen(path, "rb");
+  if (!file) return error_raise(STATUS_MISTAKE, "%s: cannot be read: %s", path, strerror(errno));
+  size_t n = fread(start, 1, sizeof start, file);
+  int failure = ferror(file) ? errno : 0;
+  fclose(file);
+  if (failure) return error_raise(STATUS_MISTAKE, "%s: cannot be read: %s", path, strerror(failure));
+  if (memcmp(start, signature, n)) return error_raise(STATUS_MISTAKE, "%s is no profile: it is no HDF5 file", path);
+  return STATUS_OK;
+}
+
 int profile_file_read(const char *path, struct profile **profile) {
   struct h5_file *file;
   *profile = NULL;
   if (access(path, F_OK) && errno == ENOENT) return STATUS_OK;
-  int status = h5_open(path, false, &file);
-  if (status) return error_raise(STATUS_FAILED, "%s", error_text());
+  int status = check_kind(path);
+  if (status) return status;
+  if (h5_open(path, false, &file)) return error_raise(STATUS_FAILED, "%s", error_text());
   struct profile *read = MEM_NEW(struct profile, 1);
-  status = read_all(file, path, read);
+  status = check_format(file, path);
+  if (!status && read_all(file, path, read)) status = error_raise(STATUS_FAILED, "%s", error_text());
   h5_discard(&file);
   if (status) profile_destroy(&read);
   *profile = read;
-  return status ? error_raise(STATUS_FAILED, "%s", error_text()) : STATUS_OK;
+  return status;
 }

@@ -9,8 +9,9 @@
 /* Writes or replaces the file, whole or not at all. */
 int profile_file_write(const char *path, const struct profile *profile);
 
-/* *profile is owned by the caller; a file that is not there is STATUS_OK with *profile NULL. STATUS_FAILED, with path and
- * reason, for what is no profile, is damaged, of another version, or has numbers that no measurement gives. */
+/* *profile is owned by the caller; a file that is not there is STATUS_OK with *profile NULL. With path and
+ * reason STATUS_MISTAKE for a file of another kind, STATUS_FAILED for a profile that is damaged, of another version, or has
+ * numbers that no measurement gives; an HDF5 file that cannot be opened counts as a damaged profile. */
 int profile_file_read(const char *path, struct profile **profile);
 
 #endif
