@@ -111,9 +111,10 @@ bool obscura_move_layer(struct plan_stage *stages, int32_t from, int32_t to);
 
 /* planner_obscura.c: the paper's passes up to options.steps. Owned by the caller. */
 struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage *stages);
-/* obscura_search.c: from a pipeline of the paper's on. Takes the draft over, gives one that is no slower. Where nothing fits
+/* obscura_search.c: from a pipeline of the paper's on. Takes the draft over, gives one that is no slower; `rival`
+ * (may be NULL) is a partition to try too. Where nothing fits
  * it is one that takes as little memory as can be. */
-struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper);
+struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *rival);
 /* obscura_rivals.c: the fastest of the plans that other planners make for the request, with its seconds, owned by the caller;
  * NULL when none fits. */
 struct plan *obscura_find_rival(const struct obscura *x, double *seconds);

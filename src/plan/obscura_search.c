@@ -106,18 +106,32 @@ static int32_t find_slowest(const struct obscura *x, const struct obscura_draft 
   return slowest;
 }
 
-/* The best of the drafts in which stage `from` gives a layer to another. */
+/* The stage that has least to do of those not yet asked; -1: none has less than `most`. */
+static int32_t find_fastest(const struct obscura *x, const struct obscura_draft *d, double most, const bool *asked) {
+  int32_t fastest = -1;
+  for (int32_t s = 0; s < x->n_stages; s++)
+    if (!asked[s] && get_pass(d, s) < (fastest < 0 ? most : get_pass(d, fastest))) fastest = s;
+  return fastest;
+}
+
+/* The best of the drafts in which stage `from` gives a layer to one of the fastest. */
 static struct obscura_draft *move_best(struct obscura *x, const struct obscura_draft *d, int32_t from) {
+  enum { ASKED = 4 };
   struct obscura_draft *best = NULL;
   struct plan_stage *stages = MEM_NEW(struct plan_stage, x->n_stages);
-  for (int32_t to = 0; to < x->n_stages; to++) {
+  bool *asked = MEM_NEW(bool, x->n_stages);
+  for (int k = 0; k < ASKED; k++) {
+    int32_t to = find_fastest(x, d, get_pass(d, from), asked);
+    if (to < 0) break;
+    asked[to] = true;
     memcpy(stages, d->stages, sizeof *stages * (size_t)x->n_stages);
-    if (get_pass(d, to) >= get_pass(d, from) || !obscura_move_layer(stages, from, to)) continue;
+    if (!obscura_move_layer(stages, from, to)) break;
     struct obscura_draft *moved = obscura_draft_dup(x, d);
     obscura_draft_cut(x, moved, stages);
     settle(x, moved, d->beta > 0);
     obscura_draft_keep(&moved, &best);
   }
+  mem_free(asked);
   mem_free(stages);
   return best;
 }
@@ -125,7 +139,7 @@ static struct obscura_draft *move_best(struct obscura *x, const struct obscura_d
 /* Layers leave the slowest stage as long as that helps. */
 static void balance(struct obscura *x, struct obscura_draft **draft) {
   if (x->request->partition != PARTITION_AUTO) return;
-  for (int32_t moves = 0; moves < 2 * x->n_stages; moves++) {
+  for (int32_t moves = 0; moves < x->n_stages; moves++) {
     struct obscura_draft *moved = move_best(x, *draft, find_slowest(x, *draft));
     if (!moved) return;
     if (moved->seconds >= (*draft)->seconds * (1 - 1e-9)) {
@@ -175,16 +189,47 @@ static void spare_micro(struct obscura *x, struct obscura_draft **best) {
   }
 }
 
-static void search_stages(struct obscura *x, const struct plan_stage *stages, struct obscura_draft **best) {
+/* Partitions to begin with. */
+enum { MOST_SEEDS = 3 };
+struct seeds {
+  struct plan_stage *stages[MOST_SEEDS];
+  int n;
+};
+
+static void add_seed(const struct obscura *x, const struct plan_stage *stages, struct seeds *seeds) {
+  size_t bytes = sizeof *stages * (size_t)x->n_stages;
+  for (int i = 0; i < seeds->n; i++)
+    if (!memcmp(seeds->stages[i], stages, bytes)) return;
+  seeds->stages[seeds->n] = MEM_NEW(struct plan_stage, x->n_stages);
+  memcpy(seeds->stages[seeds->n++], stages, bytes);
+}
+
+/* The paper's, the one by cost, the rival's. */
+static void list_seeds(const struct obscura *x, const struct plan_stage *paper, const struct plan_stage *rival,
+                       struct seeds *seeds) {
+  struct plan_stage *cut = MEM_NEW(struct plan_stage, x->n_stages);
+  add_seed(x, paper, seeds);
+  if (x->request->partition == PARTITION_AUTO) {
+    if (partition_make_auto(x->request, cut))
+      error_clear();
+    else
+      add_seed(x, cut, seeds);
+    if (rival) add_seed(x, rival, seeds);
+  }
+  mem_free(cut);
+}
+
+static void search_seeds(struct obscura *x, const struct seeds *seeds, bool swaps, struct obscura_draft **best) {
   struct list list = {.n = 0};
-  bool discards = x->request->recompute_ops != NULL;
-  if (discards) try_orders(x, stages, 0, &list);
-  judge_list(x, &list, best);
-  if (!obscura_may_swap(x)) return;
-  struct obscura_draft *d = obscura_draft_create(x, stages);
-  double part = x->options.beta == OBSCURA_AUTO ? get_hidden_part(x, d) : x->options.beta;
-  obscura_draft_destroy(&d);
-  try_orders(x, stages, part, &list);
+  for (int i = 0; i < seeds->n; i++) {
+    double part = 0;
+    if (swaps) {
+      struct obscura_draft *d = obscura_draft_create(x, seeds->stages[i]);
+      part = x->options.beta == OBSCURA_AUTO ? get_hidden_part(x, d) : x->options.beta;
+      obscura_draft_destroy(&d);
+    }
+    try_orders(x, seeds->stages[i], part, &list);
+  }
   judge_list(x, &list, best);
 }
 
@@ -201,20 +246,17 @@ static struct obscura_draft *make_least(struct obscura *x, const struct plan_sta
   return d;
 }
 
-struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper) {
-  struct plan_stage *stages = MEM_NEW(struct plan_stage, x->n_stages);
+struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *rival) {
   struct obscura_draft *best = paper;
-  memcpy(stages, paper->stages, sizeof *stages * (size_t)x->n_stages);
-  search_stages(x, stages, &best);
-  if (x->request->partition == PARTITION_AUTO && !partition_make_auto(x->request, stages))
-    search_stages(x, stages, &best);
-  error_clear();
+  struct seeds seeds = {.n = 0};
+  list_seeds(x, paper->stages, rival, &seeds);
+  search_seeds(x, &seeds, false, &best);
+  if (obscura_may_swap(x)) search_seeds(x, &seeds, true, &best);
   if (x->request->recompute_ops) spare_micro(x, &best);
   if (isinf(best->seconds)) {
-    memcpy(stages, best->stages, sizeof *stages * (size_t)x->n_stages);
     obscura_draft_destroy(&best);
-    best = make_least(x, stages);
+    best = make_least(x, seeds.stages[0]);
   }
-  mem_free(stages);
+  for (int i = 0; i < seeds.n; i++) mem_free(seeds.stages[i]);
   return best;
 }

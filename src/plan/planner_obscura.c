@@ -8,6 +8,7 @@
 #include "plan/planner_obscura.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -59,14 +60,33 @@ static void close_planning(struct obscura *x) {
   mem_free(x->memos);
 }
 
-struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage *stages) {
+static struct obscura_draft *follow_once(struct obscura *x, const struct plan_stage *stages, const int64_t *margin) {
   struct obscura_draft *d = obscura_draft_create(x, stages);
+  memcpy(d->margin, margin, sizeof *margin * (size_t)x->n_stages);
   uint32_t *ops = obscura_list_ops(x);
   obscura_draft_order(x, d, obscura_identify(x, d), x->options.steps);
   for (int32_t s = 0; s < d->n_adjusted; s++) obscura_draft_discard(x, d, s, ops);
   if (x->options.steps >= OBSCURA_SWAP) obscura_solve(x, &d);
   if (x->options.steps >= OBSCURA_PARTITION && x->request->partition == PARTITION_AUTO) obscura_adjust(x, &d);
   mem_free(ops);
+  return d;
+}
+
+/* Where the plan takes more than was reckoned, once more with that in mind: it may adjust another stage. */
+struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage *stages) {
+  enum { TRIES = 3 };
+  int64_t *margin = MEM_NEW(int64_t, x->n_stages);
+  struct obscura_draft *d = NULL;
+  bool forced = x->options.adjusted_stages != OBSCURA_AUTO;
+  for (int t = 0; t < TRIES; t++) {
+    obscura_draft_destroy(&d);
+    d = follow_once(x, stages, margin);
+    if (forced || !isinf(d->seconds) || !x->request->evaluate) break;
+    obscura_draft_evaluate(x, d);
+    if (!isinf(d->seconds)) break;
+    memcpy(margin, d->margin, sizeof *margin * (size_t)x->n_stages);
+  }
+  mem_free(margin);
   return d;
 }
 
@@ -108,8 +128,8 @@ static int choose_best(struct obscura *x, const struct plan_stage *stages, struc
     struct obscura_draft *early = follow_faithfully(x, stages, true);
     obscura_draft_keep(&early, &paper);
   }
-  struct obscura_draft *own = obscura_search(x, paper);
   struct plan *rival = obscura_find_rival(x, &other);
+  struct obscura_draft *own = obscura_search(x, paper, rival ? rival->stages : NULL);
   double seconds = own->seconds;
   int status = STATUS_OK;
   if (rival && other < seconds) {

@@ -15,6 +15,7 @@ struct stage_needs {
   int64_t *n_body; /* [n_layers+1] layers of blocks before */
   int64_t *bytes;  /* [n_layers+1] of parameters before */
   struct footprint_stage *kept, *discarding; /* [n_layers] of one layer by itself, discarding nothing and all it can */
+  int64_t *outputs;                          /* [n_layers] bytes of the hidden state that leaves each */
   int64_t boundary;                          /* bytes of the gradient between two layers */
 };
 
@@ -72,7 +73,9 @@ static void measure_layers(struct stage_needs *needs) {
   needs->kept = MEM_NEW(struct footprint_stage, model->n_layers);
   needs->discarding = MEM_NEW(struct footprint_stage, model->n_layers);
   needs->boundary = footprint_is_given(model) ? 0 : footprint_boundary(model, needs->micro.rows, needs->micro.length);
+  needs->outputs = MEM_NEW(int64_t, model->n_layers);
   for (int32_t l = 0; l < model->n_layers; l++) {
+    needs->outputs[l] = footprint_output(model, l, needs->micro.rows, needs->micro.length);
     uint32_t all = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL);
     footprint_stage(model, l, 1, needs->micro.rows, needs->micro.length, NULL, NULL, &needs->kept[l]);
     footprint_stage(model, l, 1, needs->micro.rows, needs->micro.length, &all, NULL, &needs->discarding[l]);
@@ -119,6 +122,7 @@ void stage_needs_destroy(struct stage_needs **needs) {
   mem_free((*needs)->bytes);
   mem_free((*needs)->kept);
   mem_free((*needs)->discarding);
+  mem_free((*needs)->outputs);
   mem_free(*needs);
   *needs = NULL;
 }
@@ -151,9 +155,7 @@ static int64_t sum_under_way(int32_t stage, int32_t n_stages, int64_t enters, in
   return stage == 0 ? 2 * leaves : stage == n_stages - 1 ? 3 * enters : 2 * (enters + leaves);
 }
 
-static int64_t get_output(const struct stage_needs *needs, int32_t layer) {
-  return footprint_output(needs->request->model, layer, needs->micro.rows, needs->micro.length);
-}
+static int64_t get_output(const struct stage_needs *needs, int32_t layer) { return needs->outputs[layer]; }
 
 /* What a stage's layers come to, as footprint_stage would have it. */
 struct sums {
