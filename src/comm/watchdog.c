@@ -9,6 +9,7 @@
  */
 #include "comm/watchdog.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -59,7 +60,7 @@ struct answer {
 };
 
 struct verdict {
-  int32_t speaker;
+  int32_t speaker, status; /* exit status of the job */
   char headline[HEADLINE_BYTES], text[TEXT_BYTES];
 };
 
@@ -292,6 +293,7 @@ static void write_verdict(const struct comm *comm, struct verdict *verdict) {
   int n_silent = 0, n_waiting = 0;
   memset(verdict, 0, sizeof *verdict);
   verdict->speaker = comm->rank;
+  verdict->status = STATUS_FAILED;
   for (int r = 0; r < comm->size; r++) {
     if (!is_silent(comm, r)) {
       if (r < verdict->speaker) verdict->speaker = r;
@@ -339,13 +341,10 @@ static bool all_done(const struct comm *comm) {
   return true;
 }
 
-/* Of the rank that judged: the lowest rank that answers speaks, so that the line also gets into rank 0's log file. */
-static _Noreturn void pass_verdict(struct comm *comm) {
+/* The verdict lives to the end: it is on its way to ranks that never read it. */
+static _Noreturn void deliver_verdict(struct comm *comm, const struct verdict *verdict) {
   struct watchdog *dog = comm->watchdog;
-  struct verdict *verdict =
-      MEM_NEW(struct verdict, 1); /* lives to the end: it is on its way to ranks that never read it */
   dog->ending = true;
-  write_verdict(comm, verdict);
   dog->said = verdict->speaker == comm->rank;
   if (dog->said) say(verdict);
   send_verdict(comm, verdict);
@@ -355,7 +354,25 @@ static _Noreturn void pass_verdict(struct comm *comm) {
     clock_sleep(1e-3);
   }
   if (!dog->said) say(verdict);
-  comm_abort(comm, STATUS_FAILED);
+  comm_abort(comm, verdict->status);
+}
+
+/* Of the rank that judged: the lowest rank that answers speaks, so that the line also gets into rank 0's log file. */
+static _Noreturn void pass_verdict(struct comm *comm) {
+  struct verdict *verdict = MEM_NEW(struct verdict, 1);
+  write_verdict(comm, verdict);
+  deliver_verdict(comm, verdict);
+}
+
+_Noreturn void watchdog_end_job(struct comm *comm, int status, const char *reason) {
+  struct verdict *verdict = MEM_NEW(struct verdict, 1);
+  verdict->status = status;
+  size_t n = sizeof verdict->headline - 1;
+  copy_text(verdict->headline, sizeof verdict->headline, reason);
+  if (strlen(reason) > n) copy_text(verdict->text, sizeof verdict->text, reason + n);
+  /* Nobody was asked yet, so nobody is silent. */
+  for (int r = 0; r < comm->size; r++) comm->watchdog->peers[r].answered_at = INFINITY;
+  deliver_verdict(comm, verdict);
 }
 
 /* Of a rank that is told. */
@@ -374,7 +391,7 @@ static _Noreturn void follow_verdict(struct comm *comm, int asker) {
     watchdog_poll(comm); /* moves the two notices on */
     clock_sleep(1e-3);
   }
-  comm_abort(comm, STATUS_FAILED);
+  comm_abort(comm, verdict.status);
 }
 
 /* ---- asking ---- */

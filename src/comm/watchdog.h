@@ -22,5 +22,8 @@ void watchdog_set_hook(struct comm *comm, void (*hook)(void *context, const char
 /* Says where this rank is: the step and the node ("B stage 1 micro-batch 3") it has last begun. Cheap: the text is copied
  * into a fixed buffer. Also counts as progress. */
 void watchdog_note(struct comm *comm, int64_t step, const char *node);
+/* This rank alone cannot go on, while the others may wait for it: rank 0 prints `reason` as the error of the job (this rank
+ * does where rank 0 is silent for 2 s), all ranks that answer run their hooks, the job ends with `status`. */
+_Noreturn void watchdog_end_job(struct comm *comm, int status, const char *reason);
 
 #endif

@@ -27,16 +27,16 @@ static void write_failure(const struct run *run, const char *reason) {
   log_line("penstock: %s", text);
 }
 
+/* Other ranks may wait for this one in the middle of a step: they are told. */
 _Noreturn void run_die(struct run *run, int status) {
-  log_error("%s", error_text());
-  write_failure(run, error_text());
-  if (run->trace) trace_flush_alone(run->trace);
-  comm_abort(run->comm, status);
+  if (run->rank != 0) error_wrap("on rank %d (%s)", run->rank, comm_get_host(run->comm, run->rank));
+  watchdog_end_job(run->comm, status, error_text());
 }
 
-/* What the watchdog does on the rank that speaks, before it ends the job. */
-static void on_hang(void *context, const char *reason) {
+/* What every rank does before the watchdog ends the job. */
+static void on_end(void *context, const char *reason) {
   struct run *run = context;
+  if (run->trainer) trainer_abandon(run->trainer);
   write_failure(run, reason);
   if (run->trace) trace_flush_alone(run->trace);
 }
@@ -248,7 +248,7 @@ int run_train_all(struct comm *comm, struct params *params, const char *command,
                     .saved_step = -1,
                     .started = clock_now()};
   watchdog_set_timeout(comm, params->run.hang_timeout);
-  watchdog_set_hook(comm, on_hang, &run);
+  watchdog_set_hook(comm, on_end, &run);
   bool done = false;
   const char *stopped = NULL;
   int status = run_open_all(&run, &done);

@@ -101,7 +101,7 @@ void run_report_share(const struct run *run);
 /* Names of the columns of the lines of steps. */
 void run_report_head(void);
 
-/* Ends the job from this rank alone: prints the recorded error, writes STATUS, takes the other ranks down. */
+/* Ends the job from this rank alone with the recorded error: all ranks write STATUS, flush the trace and leave no spill file. */
 _Noreturn void run_die(struct run *run, int status);
 
 #endif

@@ -83,6 +83,10 @@ void trainer_destroy(struct trainer **trainer) {
   *trainer = NULL;
 }
 
+void trainer_abandon(struct trainer *t) {
+  if (t->spill) spill_abandon(t->spill);
+}
+
 bool trainer_keeps_time(const struct trainer *t) { return t->device->ops->keeps_time; }
 
 void trainer_init(struct trainer *t, uint64_t seed) {

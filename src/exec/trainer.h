@@ -65,6 +65,8 @@ struct trainer_result {
  * lets the ranks agree. */
 int trainer_create(const struct trainer_config *config, struct trainer **trainer);
 void trainer_destroy(struct trainer **trainer);
+/* Of a job that ends in the middle of a step: takes back what would outlive the process (its spill file). */
+void trainer_abandon(struct trainer *trainer);
 
 /* Initial parameters as a function of the seed. */
 void trainer_init(struct trainer *trainer, uint64_t seed);

@@ -94,6 +94,8 @@ int h5_create(const char *path, struct h5_file **out) {
   return status;
 }
 
+void h5_set_sparse(struct h5_file *file) { image_set_sparse(file->image); }
+
 int h5_open(const char *path, bool writable, struct h5_file **out) {
   struct image *image;
   *out = NULL;

@@ -19,6 +19,8 @@ size_t h5_type_get_size(enum h5_type type);
 /* `create` replaces what is there, at the first flush. A file that is not there or is not HDF5 is STATUS_MISTAKE. */
 int h5_create(const char *path, struct h5_file **file);
 int h5_open(const char *path, bool writable, struct h5_file **file);
+/* Of a file just created: its first flush reserves no room for what has no content yet. */
+void h5_set_sparse(struct h5_file *file);
 /* Puts everything written so far on the disk. On failure the disk has what the last flush left, and the next flush tries
  * again. */
 int h5_flush(struct h5_file *file);

@@ -19,6 +19,7 @@ struct image {
   char *path, *journal_path;
   int descriptor;        /* -1: a new file that has not been committed */
   int journal;           /* -1: not open */
+  bool sparse;           /* reserves no room */
   int64_t size;          /* with the changes */
   int64_t disk_size;     /* of the file as committed */
   int64_t n_pages;       /* length of `pages` */
@@ -175,7 +176,10 @@ static int commit_new(struct image *image) {
   char *temporary = mem_format("%s.tmp", image->path);
   int failure = 0, descriptor = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0) failure = errno;
-  if (!failure) failure = disk_reserve(descriptor, 0, image->size);
+  if (!failure && image->sparse)
+    failure = ftruncate(descriptor, (off_t)image->size) ? errno : 0;
+  else if (!failure)
+    failure = disk_reserve(descriptor, 0, image->size);
   if (!failure) failure = write_pages(image, descriptor, 0, image->n_pages);
   if (!failure && fsync(descriptor)) failure = errno;
   /* The journal of the file that was here before must not be applied to this one. */
@@ -232,6 +236,8 @@ int image_commit(struct image *image) {
 struct image *image_create(const char *path) {
   return new_image(path);
 }
+
+void image_set_sparse(struct image *image) { image->sparse = true; }
 
 int image_open(const char *path, bool writable, struct image **out) {
   *out = NULL;

@@ -17,6 +17,8 @@ struct image;
 
 /* A new, empty file that replaces what is there at its first commit; nothing on the disk until then. */
 struct image *image_create(const char *path);
+/* Room is reserved for all of a new file, so that a full disk shows at once; not for this one, whose holes are to stay holes. */
+void image_set_sparse(struct image *image);
 /* An existing file; one that is not there, a folder or a device is STATUS_MISTAKE. */
 int image_open(const char *path, bool writable, struct image **image);
 /* Frees; changes that are not committed are lost. NULL is allowed. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -16,8 +17,9 @@
 #include "store/disk.h"
 #include "store/h5.h"
 
-enum { ALIGN = 4096 };
-static const char prefix[] = "penstock-spill-", suffix[] = ".h5";
+static const char prefix[] = "penstock-spill-", suffix[] = ".h5", unfinished[] = ".h5.tmp";
+/* A file is unfinished for the moment in which it is made; longer when its maker was killed then. */
+static const double UNFINISHED_SECONDS = 600;
 
 struct block {
   int64_t place, bytes; /* place: in the dataset */
@@ -29,6 +31,7 @@ struct spill {
   char *path;
   int descriptor;
   int64_t limit, range, data_offset; /* of the dataset: its bytes, where it starts in the file */
+  int64_t reserved;                  /* from its start, the room that the file keeps */
   int64_t used, peak;
   struct block *blocks; /* live ones, by place */
   int64_t n_blocks, n_room;
@@ -43,15 +46,25 @@ struct spill {
   } job;
 };
 
+static int64_t round_up(int64_t bytes) { return (bytes + SPILL_ALIGN - 1) / SPILL_ALIGN * SPILL_ALIGN; }
+
 /* ---- the file ---- */
+
+static bool ends_with(const char *name, const char *end) {
+  size_t n = strlen(name), m = strlen(end);
+  return n >= m && !strcmp(name + n - m, end);
+}
 
 /* Removes a file of a run that is gone: the lock of one that lives is held. */
 static void remove_stale(const char *folder, const char *name) {
-  size_t n = strlen(name);
-  if (strncmp(name, prefix, strlen(prefix)) || n < strlen(suffix) || strcmp(name + n - strlen(suffix), suffix)) return;
+  bool half = ends_with(name, unfinished);
+  if (strncmp(name, prefix, strlen(prefix)) || (!half && !ends_with(name, suffix))) return;
   char *path = mem_format("%s/%s", folder, name);
   int descriptor = open(path, O_RDWR | O_CLOEXEC);
-  if (descriptor >= 0 && !flock(descriptor, LOCK_EX | LOCK_NB)) unlink(path);
+  struct stat status;
+  bool old =
+      descriptor >= 0 && !fstat(descriptor, &status) && difftime(time(NULL), status.st_mtime) > UNFINISHED_SECONDS;
+  if (descriptor >= 0 && !flock(descriptor, LOCK_EX | LOCK_NB) && (old || !half)) unlink(path);
   if (descriptor >= 0) close(descriptor);
   mem_free(path);
 }
@@ -75,6 +88,7 @@ static int create_file(struct spill *s) {
   int64_t dims[1] = {s->range};
   int status = h5_create(s->path, &file);
   if (status) return status;
+  h5_set_sparse(file);
   status = h5_reserve_dataset(file, "/blocks", H5_INT8, 1, dims, &s->data_offset);
   if (status) {
     h5_discard(&file);
@@ -83,34 +97,62 @@ static int create_file(struct spill *s) {
   return h5_close(&file);
 }
 
+/* True while the name is that of the file that is open here. */
+static bool has_name(const struct spill *s) {
+  struct stat own, named;
+  return s->descriptor >= 0 && !fstat(s->descriptor, &own) && !stat(s->path, &named) && own.st_ino == named.st_ino &&
+         own.st_dev == named.st_dev;
+}
+
+static int raise_write(const struct spill *s, int error, int64_t bytes) {
+  const char *repair = error == EFBIG ? "raise the limit on file size (ulimit -f)"
+                                      : "free space there, set memory.spill_folder to another disk, or lower "
+                                        "memory.spill_limit so that less is planned to go there";
+  return error_raise(STATUS_FAILED, "cannot write %s: %s (%lld bytes needed, %lld free); %s", s->path, strerror(error),
+                     (long long)bytes, (long long)disk_get_free(s->path), repair);
+}
+
 /* A file that appears between its creation and its lock may be taken for a stale one: then it is made again. */
 static int open_file(struct spill *s) {
+  int failure = 0;
   for (int tries = 0; tries < 10; tries++) {
     int status = create_file(s);
     if (status) return status;
     s->descriptor = open(s->path, O_RDWR | O_CLOEXEC);
-    struct stat own, named;
-    if (s->descriptor >= 0 && !flock(s->descriptor, LOCK_EX | LOCK_NB) && !fstat(s->descriptor, &own) &&
-        !stat(s->path, &named) && own.st_ino == named.st_ino)
-      return STATUS_OK;
+    failure = s->descriptor < 0 || flock(s->descriptor, LOCK_EX | LOCK_NB) ? errno : 0;
+    if (!failure && has_name(s)) break;
     if (s->descriptor >= 0) close(s->descriptor);
     s->descriptor = -1;
   }
-  return error_raise(STATUS_FAILED, "%s: cannot be opened and locked: %s", s->path, strerror(errno));
+  if (s->descriptor < 0)
+    return error_raise(STATUS_FAILED, "%s cannot be opened and locked: %s", s->path,
+                       failure ? strerror(failure) : "others remove it");
+  struct stat status;
+  failure = fstat(s->descriptor, &status) ? errno : 0;
+  if (!failure) failure = disk_reserve(s->descriptor, s->data_offset, s->data_offset + s->reserved);
+  if (failure) return raise_write(s, failure, s->reserved);
+  /* What cannot be reserved there is cut to the part that was asked for. */
+  return ftruncate(s->descriptor, status.st_size) ? raise_write(s, errno, 0) : STATUS_OK;
 }
 
 int spill_open(const char *folder, const char *run, int32_t rank, int64_t limit, int64_t most, struct spill **spill) {
   *spill = NULL;
-  int status = disk_make_folder(folder);
-  if (status) return error_wrap("memory.spill_folder");
+  if (disk_make_folder(folder)) {
+    error_wrap("memory.spill_folder");
+    return error_raise(STATUS_MISTAKE, "%s", error_text());
+  }
   reclaim(folder);
   struct spill *s = MEM_NEW(struct spill, 1);
   s->path = make_path(folder, run, rank);
   s->descriptor = -1;
   s->limit = limit;
-  s->range = 4 * most + ((int64_t)1 << 20); /* with holes */
+  s->reserved = round_up(most);
+  s->range = 4 * s->reserved + ((int64_t)1 << 20); /* with holes */
   s->worker = worker_create(NULL, 0);
-  status = open_file(s);
+  int status =
+      access(folder, W_OK | X_OK)
+          ? error_raise(STATUS_MISTAKE, "%s: %s; name a folder where this job may write", folder, strerror(errno))
+          : open_file(s);
   if (status) {
     spill_close(&s);
     return error_wrap("memory.spill_folder");
@@ -123,19 +165,21 @@ void spill_close(struct spill **spill) {
   struct spill *s = *spill;
   if (!s) return;
   worker_destroy(&s->worker);
-  if (s->descriptor >= 0) {
-    unlink(s->path);
-    close(s->descriptor);
-  }
+  spill_abandon(s);
+  if (s->descriptor >= 0) close(s->descriptor);
   mem_free(s->path);
   mem_free(s->blocks);
   mem_free(s);
   *spill = NULL;
 }
 
-/* ---- room ---- */
+void spill_abandon(struct spill *s) {
+  if (has_name(s)) unlink(s->path);
+}
 
-static int64_t round_up(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+const char *spill_get_path(const struct spill *s) { return s->path; }
+
+/* ---- room ---- */
 
 /* Index of the live block before which the first hole that fits lies; n_blocks for the end. */
 static int64_t find_hole(const struct spill *s, int64_t bytes, int64_t *place) {
@@ -151,9 +195,14 @@ static int64_t find_hole(const struct spill *s, int64_t bytes, int64_t *place) {
 
 int64_t spill_alloc(struct spill *s, int64_t bytes, const char *what) {
   int64_t place, at = find_hole(s, round_up(bytes), &place);
-  if (bytes > s->limit - s->used || place + round_up(bytes) > s->range) {
+  if (bytes > s->limit - s->used) {
     error_raise(STATUS_FAILED, "%s: %s needs %lld bytes, %lld of memory.spill_limit %lld are in use", s->path, what,
                 (long long)bytes, (long long)s->used, (long long)s->limit);
+    return -1;
+  }
+  if (place + round_up(bytes) > s->range) {
+    error_raise(STATUS_FAILED, "%s: %s needs %lld bytes, and no hole between the blocks there (%lld bytes) is as large",
+                s->path, what, (long long)bytes, (long long)s->used);
     return -1;
   }
   if (s->n_blocks == s->n_room) {
@@ -182,10 +231,17 @@ static struct block *find_block(const struct spill *s, int64_t place) {
   return &s->blocks[low];
 }
 
+/* What lies beyond the reserved room takes disk only while a block is there. Where the file system has no holes, it stays. */
+static void give_back(const struct spill *s, int64_t from, int64_t to) {
+  (void)!fallocate(s->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(s->data_offset + from),
+                   (off_t)(to - from));
+}
+
 void spill_free(struct spill *s, int64_t place) {
   struct block *block = find_block(s, place);
-  int64_t at = block - s->blocks;
+  int64_t at = block - s->blocks, end = place + round_up(block->bytes);
   s->used -= block->bytes;
+  if (end > s->reserved) give_back(s, place > s->reserved ? place : s->reserved, end);
   s->n_blocks--;
   memmove(s->blocks + at, s->blocks + at + 1, sizeof *s->blocks * (size_t)(s->n_blocks - at));
 }
@@ -230,7 +286,7 @@ void spill_begin_read(struct spill *s, int64_t place, void *data) { begin(s, pla
 static int conclude(struct spill *s) {
   const struct block *done = &s->job.block;
   struct block *block = find_block(s, done->place);
-  if (s->job.error && s->job.writes) return disk_raise_write(s->path, s->job.error, done->bytes);
+  if (s->job.error && s->job.writes) return raise_write(s, s->job.error, done->bytes);
   if (s->job.error)
     return error_raise(STATUS_FAILED, "%s: %lld bytes cannot be read: %s", s->path, (long long)done->bytes,
                        strerror(s->job.error));

@@ -1,8 +1,10 @@
 /* Activation blocks on disk: one file a rank in a folder of its node, as long as the run lasts.
  *
- * The file is HDF5 with one contiguous dataset of bytes, /blocks, larger than what is ever in it (the file system gives room
- * to what is written). A thread writes and reads places of it without HDF5, which belongs to the main thread. The hash of
- * every block stays in memory and is checked when the block is read: what is not what was written is a failure, never data.
+ * The file is HDF5 with one contiguous dataset of bytes, /blocks. Room for what the blocks are said to take is reserved when
+ * it is made, so that a full disk shows before the first step; the dataset is larger, a hole where nothing is, for blocks
+ * that the holes between others do not hold. A thread writes and reads places of it without HDF5, which belongs to the main
+ * thread. The hash of every block stays in memory and is checked when the block is read: what is not what was written is a
+ * failure, never data.
  */
 #ifndef PENSTOCK_STORE_SPILL_H
 #define PENSTOCK_STORE_SPILL_H
@@ -12,12 +14,17 @@
 
 struct spill;
 
-/* Makes the folder if need be and a file in it named after `run`, host, process and rank, and locks it; removes those that runs which
- * are gone have left there (nobody holds their lock). limit: bytes that blocks may take, INT64_MAX for none; `most`: what
- * they are said to take at a time. STATUS_MISTAKE for a folder that cannot be used, with the reason. */
+/* Makes the folder if need be and a file in it named after `run`, host, process and rank, and locks it; removes those that
+ * runs which are gone have left there (nobody holds their lock). limit: bytes that blocks may take, INT64_MAX for none;
+ * `most`: what they are said to take at a time. STATUS_MISTAKE for a folder that cannot be
+ * used, STATUS_FAILED for a disk without room, both with path and reason. */
+enum { SPILL_ALIGN = 4096 };
 int spill_open(const char *folder, const char *run, int32_t rank, int64_t limit, int64_t most, struct spill **spill);
 /* Waits for the job under way and removes the file. */
 void spill_close(struct spill **spill);
+/* Removes the file's name without a wait, before a process ends in the middle of things. */
+void spill_abandon(struct spill *spill);
+const char *spill_get_path(const struct spill *spill); /* belongs to the spill */
 
 /* Room for a block: its place, or -1 and a recorded error when it would go beyond the limit. */
 int64_t spill_alloc(struct spill *spill, int64_t bytes, const char *what);
