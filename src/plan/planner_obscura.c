@@ -120,6 +120,17 @@ static struct obscura_draft *follow_faithfully(struct obscura *x, const struct p
   return draft;
 }
 
+/* What was taken, and by how much it is faster; a plan that does not fit is as slow as can be. */
+static void note_choice(const struct obscura *x, const char *taken, const char *other, double by, double by_paper) {
+  char *paper = isfinite(by_paper) ? mem_format(", %.1f %% faster than by the paper's procedure", 100 * by_paper)
+                                   : mem_strdup("; by the paper's procedure none fits");
+  if (isfinite(by))
+    planner_note(x->request, "obscura: %s plan is taken, %.1f %% faster than %s%s", taken, 100 * by, other, paper);
+  else
+    planner_note(x->request, "obscura: %s plan is taken; no other fits%s", taken, paper);
+  mem_free(paper);
+}
+
 /* The faster of the search's plan and the other planners'. */
 static int choose_best(struct obscura *x, const struct plan_stage *stages, struct plan **plan) {
   struct obscura_draft *paper = follow_faithfully(x, stages, false);
@@ -133,19 +144,17 @@ static int choose_best(struct obscura *x, const struct plan_stage *stages, struc
   double seconds = own->seconds;
   int status = STATUS_OK;
   if (rival && other < seconds) {
-    planner_note(x->request, "obscura: the plan of %s is taken, %s", rival->planner,
-                 isinf(seconds) ? "as no plan of its own fits" : "it is faster than its own");
+    char *taken = mem_format("%s's", rival->planner);
+    note_choice(x, taken, "its own", seconds / other - 1, before / other - 1);
     planner_fill(x->request, "obscura", rival);
+    mem_free(taken);
     *plan = rival;
   } else {
     status = obscura_draft_build(x, own, plan);
-    if (rival && !status)
-      planner_note(x->request, "obscura: %.1f %% faster than %s", 100 * (other / seconds - 1), rival->planner);
+    if (!status && isfinite(seconds))
+      note_choice(x, "its own", rival ? rival->planner : "", other / seconds - 1, before / seconds - 1);
     plan_destroy(&rival);
   }
-  if (!status && !isinf(before))
-    planner_note(x->request, "obscura: %.1f %% faster than by the paper's procedure",
-                 100 * (before / fmin(seconds, other) - 1));
   obscura_draft_destroy(&own);
   return status;
 }

@@ -1,0 +1,76 @@
+#!/bin/bash
+# Planner obscura trains the same bits as 1F1B on one rank, by default and with all that a deck can force: the passes one by one,
+# adjusted stages, sets of recomputation, blocks that leave; keys that cannot be are refused.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+penstock=${PENSTOCK:-./penstock}
+case $penstock in /*) ;; *) penstock=$PWD/penstock ;; esac
+ref=$here/ref
+if [ -z "${MPIEXEC:-}" ] || [ "$MPIEXEC" = no ]; then
+  echo "skipped: configure found no launcher (MPIEXEC)"
+  exit 77
+fi
+export UCX_TLS=${UCX_TLS:-self,sm} OMP_NUM_THREADS=1
+read -ra launcher <<< "$MPIEXEC ${MPIEXEC_FLAGS:-}"
+folder=$(mktemp -d "$PWD/test_obscura-XXXXXX")
+trap 'cd / && rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0 checks=0
+
+fail() {
+  failures=$((failures + 1))
+  echo "failed: $*" | cut -c 1-300
+  head -n 5 err | cut -c 1-300 | sed 's/^/    /'
+}
+check() { checks=$((checks + 1)); "$@"; }
+# run RANKS CODE COMMAND ARGUMENT...
+run() {
+  local ranks=$1 code=$2 got where=("${launcher[@]}" -n "$1")
+  shift 2
+  [ "$ranks" = 1 ] && where=()
+  timeout -k 5 60 "${where[@]}" "$penstock" "$@" > out 2> err < /dev/null
+  got=$?
+  last="$* on $ranks"
+  check [ $got = "$code" ] || fail "$last: exit code $got, not $code"
+}
+says() { check grep -qE -- "$1" out err || fail "$last: no '$1'"; }
+
+# What `verify --reference` prints, but for the shape of the pipeline: losses, norms, errors of every tensor, all digits.
+strip() { grep -v '"stages"' out; }
+base() {
+  file=$1
+  run 1 0 verify --reference "$ref/$file.h5" --json -D pipeline.planner=1f1b -D data.micro_batch=1
+  strip > expected
+}
+# same RANKS ARGUMENT...
+same() {
+  local ranks=$1
+  shift
+  run "$ranks" 0 verify --reference "$ref/$file.h5" --json -D pipeline.planner=obscura -D data.micro_batch=1 "$@"
+  check diff <(strip) expected > differences || fail "$last: other results: $(head -n 3 differences)"
+}
+
+base llama_full
+same 2
+same 4
+for steps in strawman relaxed refined swap partition cmb; do
+  same 4 -D obscura.steps=$steps -D obscura.adjusted_stages=2 -D obscura.faithful=true
+done
+for set in full cmb mlp attention '[norm, core]' none; do
+  same 2 -D "pipeline.recompute=$set" -D obscura.adjusted_stages=1
+done
+same 4 -D obscura.adjusted_stages=1 -D obscura.lambda=5 -D obscura.beta=1
+same 4 -D obscura.adjusted_stages=2 -D obscura.lambda=4 -D obscura.beta=0.5 -D obscura.eviction=eager
+same 2 -D obscura.adjusted_stages=1 -D obscura.lambda=3 -D obscura.beta=0.25 -D pipeline.recompute=mlp
+base gpt2_padded
+same 2 -D obscura.adjusted_stages=2
+same 4 -D obscura.adjusted_stages=3 -D obscura.lambda=3 -D obscura.beta=1 -D pipeline.recompute_early=false
+same 4 -D obscura.adjusted_stages=1 -D device.sync_messages=true
+
+run 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D obscura.adjusted_stages=3
+says 'obscura.adjusted_stages is 3; there are 2 stages'
+run 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D pipeline.recompute=full -D pipeline.recompute_stages=1
+says 'obscura.adjusted_stages'
+
+[ $failures = 0 ] || echo "$failures of $checks checks failed"
+[ $failures = 0 ]
