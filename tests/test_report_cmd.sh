@@ -55,7 +55,10 @@ for file in a.svg a.json a.csv PLAN/report.html; do is_there $file; done
 check [ "$(grep -cE '^0,[0-9]+,[0-3],[0-9]+,compute,[FB],' a.csv)" = 64 ] || fail "not 64 passes in a.csv"
 check [ "$(grep -cE '<rect class="bar [FB]"' a.svg)" = 64 ] || fail "not 64 passes in a.svg"
 check [ "$(grep -cE '"name":"[FB] [0-7]".*"dur":(1000|2000)\.0000' a.json)" = 64 ] || fail "not 64 passes in a.json"
-check [ "$(grep -c '<path class="limit"' a.svg)" = 4 ] || fail "not 4 limits in a.svg"
+check [ "$(grep -c '<path class="limit"' a.svg)" = 0 ] || fail "limits far above all peaks are drawn in a.svg"
+run 0 plan deck.yml -D run.folder=TIGHT -D memory.device_limit='1 MiB'
+run 0 report TIGHT --svg b.svg
+check [ "$(grep -c '<path class="limit"' b.svg)" = 4 ] || fail "not 4 limits in b.svg"
 check [ "$(grep -cE 'http|src=|url\(|@import|<link' PLAN/report.html)" = 0 ] || fail "report.html needs other files"
 if command -v xmllint > /dev/null; then check xmllint --noout a.svg 2> err || fail "a.svg is no XML"; fi
 

@@ -36,11 +36,13 @@ static void log_step(const struct run *run, const struct metrics_row *row) {
   const struct params *p = run->params;
   bool last = row->step == p->run.steps;
   if (row->step % p->run.log_every && !last && isnan(row->validation_loss)) return;
-  char left[32], validation[48] = "";
+  char left[32], validation[48] = "", loss[24] = "-", norm[24] = "-"; /* the timed device has neither */
   format_duration((double)(p->run.steps - row->step) * row->step_ms / 1e3, left);
   if (!isnan(row->validation_loss)) snprintf(validation, sizeof validation, "  validation %.6f", row->validation_loss);
-  log_line("%8lld %10lld  %.6f  %.3e  %9.4f %9.1f %9.0f  %8.4f  %9s%s", (long long)row->step, (long long)row->tokens,
-           row->loss, row->lr, row->grad_norm, row->step_ms, row->tokens_per_s, row->tflops, left, validation);
+  if (!isnan(row->loss)) snprintf(loss, sizeof loss, "%.6f", row->loss);
+  if (!isnan(row->grad_norm)) snprintf(norm, sizeof norm, "%.4f", row->grad_norm);
+  log_line("%8lld %10lld  %8s  %.3e  %9s %9.1f %9.0f  %8.4f  %9s%s", (long long)row->step, (long long)row->tokens, loss,
+           row->lr, norm, row->step_ms, row->tokens_per_s, row->tflops, left, validation);
 }
 
 static void count_flops(struct run *run, double flops, double seconds) {

@@ -26,7 +26,7 @@ static const char script[] =
     "  plots.forEach(function(p){p.setAttribute('viewBox',x+' 0 '+w+' '+p.getAttribute('height'));});\n"
     "  numbers.forEach(function(n){n.setAttribute('transform',\n"
     "    'translate('+n.getAttribute('data-x')+' '+n.getAttribute('data-y')+') scale('+w/1000+' 1)');\n"
-    "    n.style.display=n.getAttribute('data-width')*1000/w<9?'none':'';});\n"
+    "    n.style.display=n.getAttribute('data-width')*1000/w<2+6*n.textContent.length?'none':'';});\n"
     "  ticks.forEach(function(t){var part=+t.getAttribute('data-part');\n"
     "    t.textContent=+((x+part*w)/1000*ms).toPrecision(w<100?7:4)+(part==1?' ms':'');});\n"
     "}\n"

@@ -16,7 +16,7 @@ static const char *const kind_colours[NODE_KIND_COUNT] = {
     [NODE_LS] = "#4d8f3a", [NODE_LR] = "#a9d69a", [NODE_EV] = "#5b4fa0", [NODE_LD] = "#b3a9e0", [NODE_SW] = "#8a4a4a",
     [NODE_SR] = "#d0a0a0",
 };
-enum { MOST_NUMBERS = 4000, MOST_HEIGHT = 24, PLOT_PIXELS = 1600, NUMBER_WIDTH = 9 };
+enum { MOST_NUMBERS = 4000, MOST_HEIGHT = 24, PLOT_PIXELS = 1600, DIGIT_WIDTH = 6 };
 
 static double get_row_height(const struct timeline *t) {
   double height = (double)PLOT_PIXELS / (t->n_drawn > 0 ? t->n_drawn : 1);
@@ -111,13 +111,14 @@ static void write_tip(FILE *out, const struct timeline *t, const struct timeline
 
 /* The micro-batch in a bar that has room for it; in a page the others wait for the zoom. */
 static void write_number(struct svg *svg, int32_t micro, double x, double y, double width) {
-  bool narrow = width < NUMBER_WIDTH;
+  char number[16];
+  bool narrow = width < 2 + DIGIT_WIDTH * snprintf(number, sizeof number, "%d", (int)micro);
   if (micro < 0 || (narrow && svg->standalone)) return;
   fprintf(
       svg->out,
       "<text class=\"number\" data-x=\"%.4f\" data-y=\"%.1f\" data-width=\"%.4f\" transform=\"translate(%.4f %.1f)\""
-      "%s>%d</text>\n",
-      x, y, width, x, y, narrow ? " style=\"display:none\"" : "", (int)micro);
+      "%s>%s</text>\n",
+      x, y, width, x, y, narrow ? " style=\"display:none\"" : "", number);
 }
 
 /* Where in a rank's row the bars of a stream are: shares of its height. Blocks have lanes of their own below the messages. */
@@ -172,6 +173,15 @@ static void write_level(struct svg *svg, const struct timeline *t, int32_t rank,
   fprintf(svg->out, "H%.3fV%.2fZ\"><title>rank %d: device memory in use</title></path>\n", x_end, bottom, (int)rank);
 }
 
+/* Bytes that fill a rank's row: its limit, or a little more than any rank uses where the limit would be far above that. */
+static double get_top(const struct timeline *t, int32_t rank) {
+  double peak = (double)t->ranks[rank].peak_bytes, limit = (double)t->ranks[rank].limit_bytes, highest = 1;
+  for (int32_t r = 0; r < t->n_drawn; r++)
+    if ((double)t->ranks[r].peak_bytes > highest) highest = (double)t->ranks[r].peak_bytes;
+  if (limit > 2 * highest) return 1.1 * highest;
+  return limit > peak ? limit : peak;
+}
+
 static void write_memory(struct svg *svg, const struct timeline *t) {
   double height = get_row_height(t) * 1.5;
   write_heading(svg, "device memory against the limit", t);
@@ -186,12 +196,11 @@ static void write_memory(struct svg *svg, const struct timeline *t) {
   }
   start_plot(svg, t->n_drawn * height);
   for (int32_t r = 0; r < t->n_drawn; r++) {
-    int64_t peak = t->ranks[r].peak_bytes, limit = t->ranks[r].limit_bytes;
-    double top = limit != INT64_MAX && limit > peak ? (double)limit : peak > 0 ? (double)peak : 1;
+    double top = get_top(t, r), limit = (double)t->ranks[r].limit_bytes;
     write_level(svg, t, r, height, top);
-    if (limit != INT64_MAX)
+    if (limit <= top)
       fprintf(svg->out, "<path class=\"limit\" d=\"M0 %.2fH%d\"><title>rank %d: limit</title></path>\n",
-              (r + 0.97) * height - 0.9 * height * (double)limit / top, SVG_PLOT, (int)r);
+              (r + 0.97) * height - 0.9 * height * limit / top, SVG_PLOT, (int)r);
   }
   fputs("</svg>\n", svg->out);
   svg->y += t->n_drawn * height;

@@ -20,8 +20,10 @@ static void print_head(FILE *out, const struct report *r) {
           r->first_step, r->last_step, r->n_steps, r->step_seconds * 1e3, r->median_seconds * 1e3, r->tokens_per_s);
   if (isfinite(r->predicted_seconds))
     fprintf(out, "predicted %.2f ms for a step of the largest micro-batches\n", r->predicted_seconds * 1e3);
-  fprintf(out, "loss %.6f in step %" PRId64 ", %.6f in step %" PRId64 "\n\n", r->loss_first, r->first_step,
-          r->loss_last, r->last_step);
+  if (isfinite(r->loss_first))
+    fprintf(out, "loss %.6f in step %" PRId64 ", %.6f in step %" PRId64 "\n", r->loss_first, r->first_step,
+            r->loss_last, r->last_step);
+  fputc('\n', out);
 }
 
 static void print_part(FILE *out, double seconds, double step) {
