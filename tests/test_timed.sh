@@ -103,6 +103,17 @@ ends 0
 check grep -qE '^ +0 +6 +12288\.00 ' moved.txt || fail "what moves: $(grep -A 5 'blocks out' moved.txt)"
 train moved 4 "${timed[@]}" "${table[@]}" "${bpipe[@]}" -D "memory.device_limit=$((need - 1)) B"
 ends 2
+name="a signal ends also a step that lasts for days"
+start endless 4 "${timed[@]}" -D device.time_scale=1e-6
+wait_until grep -qs "^# *step" endless.out
+send TERM endless
+wait_end
+says_once 'error: .*stopped by SIGTERM in the middle of a step that does not end within 5 s'
+status_is endless 'FAILED .*stopped by SIGTERM in the middle of a step.*'
+name="scales that no clock shows"
+train fastest 2 "${timed[@]}" -D device.time_scale=1e300
+ends 2
+says "'device.time_scale' is 1e300, out of range; allowed: a number, from 1.0e-06 to 1000000"
 name="a device that computes has its own sizes"
 train computed 2 "${table[@]}"
 ends 0

@@ -37,7 +37,7 @@ struct exec {
   struct exec_timed *timed; /* of exec_timed.c */
   const struct exec_step *step;
   struct exec_result *result;
-  int status;                   /* of the memory that nodes were given */
+  int status;                   /* of the memory that nodes were given; of a timed rank that is to stop */
   int32_t rank, first, n_nodes; /* this rank's nodes are first .. first + n_nodes - 1 */
   int32_t n_done;
   double op_begin;      /* clock when the op under way began */

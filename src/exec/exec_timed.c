@@ -8,8 +8,10 @@
 #include "exec/exec_internal.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "comm/comm.h"
+#include "exec/interrupt.h"
 #include "sim/sim.h"
 
 #include <math.h>
@@ -18,6 +20,7 @@
 #define SLICE_RENDEZVOUS 0.5e-3 /* until a message that is late is looked for again, during a pass */
 #define NAP_SHORTEST 0.2e-3     /* the same between passes */
 #define NAP_LONGEST 10e-3
+#define GRACE_SECONDS 5.0        /* for the end of the step after a signal */
 #define MEETING_SECONDS 1e-3     /* until rank 0 has heard from all ranks that are there */
 #define MARGIN_SECONDS 2e-3      /* until all ranks know when a step begins, */
 #define MARGIN_RANK_SECONDS 1e-4 /* and more of them take longer */
@@ -34,6 +37,7 @@ struct exec_timed {
   double free_at[STREAM_COUNT];
   double origin; /* this rank's clock at time 0 */
   double late;
+  double signalled; /* when this rank noticed a signal to stop, 0: not yet */
   bool has_rendezvous;
   struct timed_message messages[STREAM_COUNT];
 };
@@ -89,13 +93,29 @@ static double find_look(const struct exec *x) {
   return look;
 }
 
-/* Sleeps until an instant of the step in which this rank has nothing to do before it. */
-static void sleep_idle(struct exec *x, double until) {
+/* Sleeps for a slice of the time until an instant of the step before which this rank has nothing to do. */
+static void sleep_slice(struct exec *x, double until) {
   struct exec_timed *t = x->timed;
-  for (double at = now(t); at < until; at = now(t)) {
-    clock_sleep_until(t->origin + fmin(until, at + SLICE_SECONDS));
-    comm_poll(x->step->comm);
-  }
+  clock_sleep_until(t->origin + fmin(until, now(t) + SLICE_SECONDS));
+  comm_poll(x->step->comm);
+}
+
+/* All of it. */
+static void sleep_idle(struct exec *x, double until) {
+  while (now(x->timed) < until) sleep_slice(x, until);
+}
+
+/* A signal ends a run with the step, but a modelled step may last for days, and nothing of it is worth waiting for: then
+ * this rank's failure ends the job. True: the rank is to stop. */
+static bool is_stopped(struct exec *x) {
+  struct exec_timed *t = x->timed;
+  const char *signal = interrupt_get_signal();
+  if (x->status || !signal) return x->status != STATUS_OK;
+  if (t->signalled == 0) t->signalled = clock_now();
+  if (clock_now() - t->signalled < GRACE_SECONDS) return false;
+  x->status = error_raise(STATUS_FAILED, "stopped by %s in the middle of a step that does not end within %g s", signal,
+                          GRACE_SECONDS);
+  return true;
 }
 
 /* Until a late message is looked for again: a pass that waits for it can catch up with all of its own time. */
@@ -107,8 +127,9 @@ static double get_nap(const struct exec *x) {
 
 static void wait_timed(struct exec *x, int64_t fruitless, const char *what) {
   double look = find_look(x), at = now(x->timed);
+  if (is_stopped(x)) return;
   if (isfinite(look) && look > at) {
-    sleep_idle(x, look);
+    while (now(x->timed) < look && !is_stopped(x)) sleep_slice(x, look);
   } else {
     clock_sleep_until(x->timed->origin + at + get_nap(x));
     comm_back_off(x->step->comm, fruitless, what);
@@ -228,7 +249,7 @@ static void advance_all(struct exec *x) {
 
 static void sleep_until(struct exec *x, double end) {
   struct exec_timed *t = x->timed;
-  for (double at = now(t); at < end; at = now(t)) {
+  for (double at = now(t); at < end && !is_stopped(x); at = now(t)) {
     double until = fmin(end, at + SLICE_SECONDS);
     /* Another rank may wait for this one's word. */
     if (t->has_rendezvous) until = fmin(until, fmax(find_look(x), at + SLICE_RENDEZVOUS));

@@ -104,7 +104,7 @@ enum { PARAMS_AUTO = -1 };
   X(RANK_SIZES, struct params_rank_sizes, "a map of rank to size, as {0: 40 GiB, 3: 20 GiB}")                          \
   X(RANK_FACTORS, struct params_rank_factors, "a map of rank to factor, as {3: 0.5}")                                  \
   X(UNIFORM, struct params_uniform,                                                                                    \
-    "a map of forward_ms, input_ms, weight_ms, recompute_ms, send_ms to a number, or a list by rank")                  \
+    "a map of forward_ms, input_ms, weight_ms, recompute_ms, send_ms, evict_ms to a number, or a list by rank")        \
   X(LINK, struct params_link, "a map of latency_us, gb_per_s, node_latency_us, node_gb_per_s to a number")             \
   X(PARTITION, struct params_partition, "auto, even, or a list of blocks a stage, as [3, 4.5, 4.5]")                   \
   X(RECOMPUTE, struct params_ops, "or a list of ops, as [norm, activation]")                                           \
