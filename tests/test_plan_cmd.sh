@@ -273,6 +273,13 @@ done
 run 0 plan deck.yml -D cost.source=uniform -D cost.profile=empty.h5
 says 'costs: uniform$'
 
+# The times that a deck gives are those that count, without a word on cost.source.
+run 0 plan preset.yml -D 'cost.uniform={forward_ms: 1}'
+says 'costs: uniform$'
+run 0 plan preset.yml -D 'cost.uniform={forward_ms: 1}' -D cost.profile=empty.h5
+says 'costs: preset cpu, not measured \(profile empty.h5: '
+refuse 'cost.table: none.csv: cannot be read' preset.yml -D 'cost.uniform={send_ms: 1}' -D cost.table=none.csv
+
 refuse 'cost.uniform: forward_ms lists 2 ranks, the plan has 4' deck.yml -D 'cost.uniform={forward_ms: [1, 2]}'
 refuse "'cost.source' is uniform, but 'cost.uniform' gives no times" preset.yml -D cost.source=uniform
 refuse 'device.rank_speeds names rank 4' deck.yml -D 'device.rank_speeds={4: 2}'

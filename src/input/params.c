@@ -205,11 +205,18 @@ static char *make_name(const char *deck_name) {
   return name;
 }
 
+/* What the deck gives, it means. With a table, cost.uniform may still say what messages take. */
+static const char *choose_cost_source(const struct params *params) {
+  if (params_is_given(params, PARAM_cost_table)) return "table";
+  if (params_is_given(params, PARAM_cost_profile)) return "profile";
+  return params_is_given(params, PARAM_cost_uniform) ? "uniform" : "preset";
+}
+
 static void put_rules(struct parse *parse) {
   struct params *params = parse->params;
   put_rule(parse, PARAM_run_name, make_name(params->deck_name));
   if (params->run.name) put_rule(parse, PARAM_run_folder, mem_format("runs/%s", params->run.name));
-  put_rule(parse, PARAM_cost_source, mem_strdup(params_is_given(params, PARAM_cost_profile) ? "profile" : "preset"));
+  put_rule(parse, PARAM_cost_source, mem_strdup(choose_cost_source(params)));
   if (params->run.folder) put_rule(parse, PARAM_cost_profile, mem_format("%s/profile.h5", params->run.folder));
   bool wsd = params->optimizer.schedule == PARAMS_SCHEDULE_WSD;
   int64_t steps = params->run.steps, decay = wsd ? steps / 10 + (steps % 10 > 0) : steps;
