@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -322,6 +323,29 @@ static void test_clock(void) {
   T_CHECK(n == 6 && used == 20 && text[20] == '\0' && year > 2000 && month <= 12 && hour < 24, "%s", text);
 }
 
+static void write_file(const char *path, const char *text) {
+  FILE *file = fopen(path, "w");
+  T_CHECK(file && fputs(text, file) >= 0 && !fclose(file), "%s", path);
+}
+
+/* What spreadsheets put before a text is none of it; a device without an end is refused, not read for ever. */
+static void test_file_text(void) {
+  static const char path[] = "test_base.text";
+  static const char *const texts[][2] = {{"layer,1\n", "layer,1\n"}, {"\xef\xbb\xbflayer,1\n", "layer,1\n"},
+                                         {"\xef\xbb\xbf", ""},       {"", ""},
+                                         {"\xef\xbb", "\xef\xbb"},   {"a\xef\xbb\xbf", "a\xef\xbb\xbf"}};
+  char *text;
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    write_file(path, texts[i][0]);
+    T_CHECK(!file_read_text(path, &text), "%s", error_text());
+    T_CHECK(!strcmp(text, texts[i][1]), "text %zu is '%s'", i, text);
+    mem_free(text);
+  }
+  remove(path);
+  T_CHECK(file_read_text(path, &text) == STATUS_MISTAKE && strstr(error_text(), path), "%s", error_text());
+  T_CHECK(file_read_text("/dev/zero", &text) == STATUS_MISTAKE && strstr(error_text(), "256 MiB"), "%s", error_text());
+}
+
 static void test_json_text(void) {
   static const char *const texts[][2] = {{"", ""},
                                          {"a\"b\n", "a\"b\n"},
@@ -349,6 +373,7 @@ int main(void) {
   test_log_file();
   test_memory();
   test_clock();
+  test_file_text();
   test_json_text();
   T_CHECK(mem_balance() == 0, "%" PRId64 " allocations left", mem_balance());
   return t_end();
