@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "model/footprint.h"
 #include "model/model.h"
+#include "tiny_model.h"
 
 #define LLAMA_SIZES                                                                                                    \
   "\"vocab_size\": 11, \"hidden_size\": 12, \"intermediate_size\": 20, \"num_hidden_layers\": 1, "                     \
@@ -107,7 +108,32 @@ static void test_static(const struct model *model, bool tied) {
   mem_free(holds);
 }
 
+/* Numbers of two bytes: what is kept takes half, but for rounding; a parameter takes 18 bytes. */
+static void test_half(void) {
+  struct model *model = make_tiny_model(3, false);
+  int64_t rows = 4, length = 16, parameters = 0;
+  struct footprint_stage whole, half;
+  footprint_stage(model, 0, model->n_layers, rows, length, NULL, NULL, &whole);
+  int64_t boundary = footprint_boundary(model, rows, length);
+  model->half = true;
+  footprint_stage(model, 0, model->n_layers, rows, length, NULL, NULL, &half);
+  T_CHECK(whole.keep_input + whole.keep_weight == 2 * (half.keep_input + half.keep_weight), "%lld, %lld",
+          (long long)(whole.keep_input + whole.keep_weight), (long long)(half.keep_input + half.keep_weight));
+  T_CHECK(boundary == 2 * footprint_boundary(model, rows, length), "a hidden state");
+  bool *holds = MEM_NEW(bool, model->n_layers);
+  for (int32_t l = 0; l < model->n_layers; l++) {
+    holds[l] = true;
+    parameters += model->layers[l].n_floats;
+  }
+  int64_t bytes = footprint_static(model, holds);
+  T_CHECK(bytes >= 18 * parameters && bytes < 18 * parameters + 4 * FOOTPRINT_ALIGN * model->n_layers, "%lld for %lld",
+          (long long)bytes, (long long)parameters);
+  mem_free(holds);
+  model_destroy(&model);
+}
+
 int main(void) {
+  test_half();
   static const char *const jsons[] = {
       "{\"model_type\": \"llama\", " LLAMA_SIZES "}",
       "{\"model_type\": \"llama\", \"tie_word_embeddings\": true, " LLAMA_SIZES "}",

@@ -72,5 +72,8 @@ says 'obscura.adjusted_stages is 3; there are 2 stages'
 run 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D pipeline.recompute=full -D pipeline.recompute_stages=1
 says 'obscura.adjusted_stages'
 
+run 1 2 verify --reference "$ref/gpt2_full.h5" -D device.precision=bf16
+says 'device.precision is bf16, which backend cpu does not compute'
+
 [ $failures = 0 ] || echo "$failures of $checks checks failed"
 [ $failures = 0 ]

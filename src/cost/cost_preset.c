@@ -22,25 +22,26 @@ struct preset {
 
 /* Peaks, memory and links are those that the makers publish: the data sheets of A100 (PCIe Gen4 and NVLink 3: 600 GB/s both
  * ways), A800 (400), H100 SXM and H200 (NVLink 4: 900), H800 (400); across nodes one InfiniBand port a GPU, HDR 200 and NDR
- * 400 Gbit/s; the host behind PCIe Gen4 or Gen5 x16; a disk is one NVMe drive. fp32 is that of the vector units. The cpu row is
+ * 400 Gbit/s; the host behind PCIe Gen4 or Gen5 x16; a disk is one NVMe drive. fp32 is that of the vector units, bf16 that of the matrix units without sparsity; a core is taken to have no more for bf16. The cpu row is
  * one core with two 256-bit multiply-adds a cycle at 3 GHz and its part of a server's memory channels; its links are shared
  * memory and a 100 Gbit/s port. Starts, latencies and half_flops are of the usual size of such systems: a profile says
  * better. */
 #define GB 1e9
 static const struct preset presets[PARAMS_preset_COUNT] = {
-    [PARAMS_PRESET_CPU] = {{96e9}, 12 * GB, 2e-6, 1e6, {1e-6, 6 * GB}, {2e-6, 12.5 * GB}, {1e-6, 6 * GB}, 0, 1 << 14},
+    [PARAMS_PRESET_CPU] =
+        {{96e9, 96e9}, 12 * GB, 2e-6, 1e6, {1e-6, 6 * GB}, {2e-6, 12.5 * GB}, {1e-6, 6 * GB}, 0, 1 << 14},
     [PARAMS_PRESET_A100_40G] =
-        {{19.5e12}, 1555 * GB, 5e-6, 4e8, {8e-6, 300 * GB}, {15e-6, 25 * GB}, {10e-6, 25 * GB}, 8, 0},
+        {{19.5e12, 312e12}, 1555 * GB, 5e-6, 4e8, {8e-6, 300 * GB}, {15e-6, 25 * GB}, {10e-6, 25 * GB}, 8, 0},
     [PARAMS_PRESET_A100_80G] =
-        {{19.5e12}, 2039 * GB, 5e-6, 4e8, {8e-6, 300 * GB}, {15e-6, 25 * GB}, {10e-6, 25 * GB}, 8, 0},
+        {{19.5e12, 312e12}, 2039 * GB, 5e-6, 4e8, {8e-6, 300 * GB}, {15e-6, 25 * GB}, {10e-6, 25 * GB}, 8, 0},
     [PARAMS_PRESET_A800_80G] =
-        {{19.5e12}, 2039 * GB, 5e-6, 4e8, {8e-6, 200 * GB}, {15e-6, 25 * GB}, {10e-6, 25 * GB}, 8, 0},
+        {{19.5e12, 312e12}, 2039 * GB, 5e-6, 4e8, {8e-6, 200 * GB}, {15e-6, 25 * GB}, {10e-6, 25 * GB}, 8, 0},
     [PARAMS_PRESET_H100] =
-        {{66.9e12}, 3350 * GB, 5e-6, 1e9, {8e-6, 450 * GB}, {15e-6, 50 * GB}, {10e-6, 50 * GB}, 8, 0},
+        {{66.9e12, 989e12}, 3350 * GB, 5e-6, 1e9, {8e-6, 450 * GB}, {15e-6, 50 * GB}, {10e-6, 50 * GB}, 8, 0},
     [PARAMS_PRESET_H200] =
-        {{66.9e12}, 4800 * GB, 5e-6, 1e9, {8e-6, 450 * GB}, {15e-6, 50 * GB}, {10e-6, 50 * GB}, 8, 0},
+        {{66.9e12, 989e12}, 4800 * GB, 5e-6, 1e9, {8e-6, 450 * GB}, {15e-6, 50 * GB}, {10e-6, 50 * GB}, 8, 0},
     [PARAMS_PRESET_H800] =
-        {{66.9e12}, 3350 * GB, 5e-6, 1e9, {8e-6, 200 * GB}, {15e-6, 50 * GB}, {10e-6, 50 * GB}, 8, 0},
+        {{66.9e12, 989e12}, 3350 * GB, 5e-6, 1e9, {8e-6, 200 * GB}, {15e-6, 50 * GB}, {10e-6, 50 * GB}, 8, 0},
 };
 
 /* The parts of the peaks that large ops reach. */

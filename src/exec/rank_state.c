@@ -21,7 +21,7 @@ static int alloc_layers(struct rank_state *s) {
   int status = STATUS_OK;
   for (int32_t l = 0; l < s->model->n_layers; l++) {
     if (!s->holds[l]) continue;
-    int64_t n = s->model->layers[l].n_floats, bytes = footprint_parameters(&s->model->layers[l]);
+    int64_t n = s->model->layers[l].n_floats, bytes = footprint_parameters(s->model, &s->model->layers[l]);
     s->w[l] = alloc_floats(s, n, bytes, "parameters", &status);
     s->g[l] = alloc_floats(s, n, bytes, "gradients", &status);
     s->m[l] = alloc_floats(s, n, bytes, "optimizer state", &status);

@@ -21,7 +21,17 @@ int request_create_model(const struct params *params, const char *json, struct m
   int status = model_create(json, source, std, model, &notes);
   if (!status && notes && *notes) log_warn("%s", notes);
   mem_free(notes);
+  if (!status) (*model)->half = params->device.precision == PARAMS_PRECISION_BF16;
   return status;
+}
+
+int request_check_precision(const struct params *params) {
+  if (params->device.precision == PARAMS_PRECISION_FP32 || params->device.backend == PARAMS_BACKEND_TIMED)
+    return STATUS_OK;
+  return error_raise(STATUS_MISTAKE,
+                     "device.precision is bf16, which backend %s does not compute in this version: leave it "
+                     "out, or set device.backend to timed",
+                     params_get_choice(params, PARAM_device_backend));
 }
 
 int request_check_positions(const struct params *params, const struct model *model) {

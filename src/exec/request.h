@@ -14,6 +14,9 @@ int request_read_config(const struct params *params, char **json);
 /* The model of such a text. What of it is ignored is a warning. */
 int request_create_model(const struct params *params, const char *json, struct model **model);
 
+/* STATUS_MISTAKE when what computes is asked for numbers that can only be predicted. */
+int request_check_precision(const struct params *params);
+
 /* Rows longer than the model's table of positions are STATUS_MISTAKE; than what rotary positions were meant for, a
  * warning. */
 int request_check_positions(const struct params *params, const struct model *model);

@@ -46,7 +46,9 @@ int setup_model_all(struct comm *comm, const struct params *params, struct model
   status = comm_agree_all(comm, status);
   if (status) return status;
   text = broadcast_text_all(comm, text);
-  status = comm_agree_all(comm, request_create_model(params, text, model));
+  status = request_check_precision(params);
+  if (!status) status = request_create_model(params, text, model);
+  status = comm_agree_all(comm, status);
   if (status)
     mem_free(text);
   else

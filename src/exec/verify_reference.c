@@ -47,7 +47,7 @@ static int check_overrides(const struct reference_run *run) {
   if (p->run.steps > run->reference.n_steps || p->run.steps < 1)
     return error_raise(STATUS_MISTAKE, "run.steps is %lld but %s has steps 1 to %lld", (long long)p->run.steps,
                        run->reference.path, (long long)run->reference.n_steps);
-  return STATUS_OK;
+  return request_check_precision(p);
 }
 
 static int open_model(struct reference_run *run) {

@@ -4,6 +4,9 @@
 
 int64_t footprint_round(int64_t bytes) { return (bytes + FOOTPRINT_ALIGN - 1) / FOOTPRINT_ALIGN * FOOTPRINT_ALIGN; }
 
+/* Of an activation's number. */
+static int64_t get_word(const struct model *model) { return model->half ? 2 : (int64_t)sizeof(float); }
+
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static enum region region_of_act(enum act_life life, bool discarded, bool moved) {
@@ -84,7 +87,7 @@ void footprint_layer(const struct model *model, const struct layer *layer, int64
     return;
   }
   for (int a = 0; a < layer->n_acts; a++) {
-    int64_t bytes = layer->acts[a].width * tokens * (int64_t)sizeof(float);
+    int64_t bytes = layer->acts[a].width * tokens * get_word(model);
     bool lost = is_discarded(layer, a, discarded);
     out->act[a] = place_array(out, region_of_act(layer->acts[a].life, lost, moved >> a & 1), bytes);
     out->made[a] = lost ? place_array(out, REGION_FORWARD, bytes) : out->act[a];
@@ -104,7 +107,7 @@ void footprint_layer(const struct model *model, const struct layer *layer, int64
 }
 
 int64_t footprint_boundary(const struct model *model, int64_t rows, int64_t length) {
-  return footprint_round(rows * length * model->config.hidden * (int64_t)sizeof(float));
+  return footprint_round(rows * length * model->config.hidden * get_word(model));
 }
 
 int64_t footprint_output(const struct model *model, int32_t layer, int64_t rows, int64_t length) {
@@ -155,17 +158,20 @@ int64_t footprint_tied_floats(const struct model *model) {
 }
 
 int64_t footprint_tied_bytes(const struct model *model) {
-  return footprint_is_given(model) ? 0 : footprint_tied_floats(model) * (int64_t)sizeof(float);
+  int64_t bytes = footprint_tied_floats(model) * (int64_t)sizeof(float);
+  return footprint_is_given(model) ? 0 : model->half ? footprint_round(bytes + bytes / 8) : bytes;
 }
 
-int64_t footprint_parameters(const struct layer *layer) {
-  return layer->has_sizes ? footprint_round(layer->sizes.parameters) : layer->n_floats * (int64_t)sizeof(float);
+int64_t footprint_parameters(const struct model *model, const struct layer *layer) {
+  int64_t bytes = layer->n_floats * (int64_t)sizeof(float);
+  if (layer->has_sizes) return footprint_round(layer->sizes.parameters);
+  return model->half ? footprint_round(bytes + bytes / 8) : bytes;
 }
 
 int64_t footprint_static(const struct model *model, const bool *holds) {
   int64_t bytes = 0;
   for (int32_t l = 0; l < model->n_layers; l++)
-    if (holds[l]) bytes += 4 * footprint_parameters(&model->layers[l]);
+    if (holds[l]) bytes += 4 * footprint_parameters(model, &model->layers[l]);
   bool embed = holds[0], head = holds[model->n_layers - 1];
   return bytes + footprint_tied_bytes(model) * (embed ? 1 : head ? 5 : 0);
 }

@@ -65,8 +65,8 @@ int64_t footprint_output(const struct model *model, int32_t layer, int64_t rows,
  * all of them as soon as one of its ops is discarded, moves all or none, has no workspace, and a stage holds the outputs
  * between its layers but not their gradients; a tied table has no copies. Rounded up to 64 bytes, as all is. */
 bool footprint_is_given(const struct model *model);
-/* Bytes of a layer's parameters: its own array of them, one of four. */
-int64_t footprint_parameters(const struct layer *layer);
+/* Bytes of a layer's parameters: its own array of them, one of four (an equal part of what they take, with two-byte numbers). */
+int64_t footprint_parameters(const struct model *model, const struct layer *layer);
 
 /* Of consecutive layers first .. first+n-1 that one stage holds, for one micro-batch. */
 struct footprint_stage {

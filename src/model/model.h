@@ -131,6 +131,9 @@ struct model {
   int32_t n_layers;
   struct layer *layers;
   int64_t n_parameters; /* tied counted once */
+  /* Numbers of two bytes, for what computes nothing: activations and their gradients 2, a parameter 18 (itself 2; its
+   * gradient, the copy that is updated and two moments 4 each). Set before anything is planned. */
+  bool half;
 };
 
 /* Builds the model of a Hugging Face config.json text ("model_type", or "architecture" in its place). `source` is how

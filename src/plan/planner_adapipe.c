@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "cost/cost.h"
+#include "model/footprint.h"
 #include "model/model.h"
 #include "plan/one_f_one_b.h"
 #include "plan/partition_auto.h"
@@ -96,7 +97,7 @@ static void try_stages(struct search *x, const struct plan_stage *stages) {
   struct one_f_one_b times = one_f_one_b_create(x->n_stages, x->n_micro);
   bool fits = true;
   const struct plan_micro *micro = stage_needs_get_micro(x->needs);
-  int64_t bytes = micro->rows * x->request->model->config.hidden * micro->length * (int64_t)sizeof(float);
+  int64_t bytes = footprint_boundary(x->request->model, micro->rows, micro->length);
   for (int32_t s = 0; s < x->n_stages && fits; s++) {
     fits = price_stage(x, s, stages[s], &times.forward[s], &times.backward[s], NULL);
     if (s + 1 == x->n_stages || !x->request->cost) continue;

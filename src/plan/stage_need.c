@@ -107,7 +107,7 @@ struct stage_needs *stage_needs_create(const struct plan_request *request) {
   needs->bytes = MEM_NEW(int64_t, model->n_layers + 1);
   for (int32_t l = 0; l < model->n_layers; l++) {
     needs->n_body[l + 1] = needs->n_body[l] + (model->layers[l].block >= 0);
-    needs->bytes[l + 1] = needs->bytes[l] + footprint_parameters(&model->layers[l]);
+    needs->bytes[l + 1] = needs->bytes[l] + footprint_parameters(model, &model->layers[l]);
   }
   measure_layers(needs);
   sum_seconds(needs);

@@ -203,7 +203,7 @@ static int write_layers(struct h5_file *file, const struct plan *plan, const str
                                        .kind = (int8_t)layer->kind,
                                        .stage = plan_get_stage(plan, l),
                                        .parameters = layer->n_parameters,
-                                       .parameter_bytes = footprint_parameters(layer),
+                                       .parameter_bytes = footprint_parameters(model, layer),
                                        .activation_bytes = count_kept(plan, model, layer)};
   }
   return give_rows(file, &layers, rows, plan->n_layers);
