@@ -219,6 +219,11 @@ static int check_pool(const struct dag *dag, int32_t rank, enum pool_kind pool, 
   if (node >= 0) dag_describe_node(&dag->nodes[node], name, sizeof name);
   const char *what = pool == POOL_HOST ? "host memory" : "disk",
              *key = pool == POOL_HOST ? "host_limit" : "spill_limit";
+  if (pool == POOL_DISK && limit == 0)
+    return error_raise(STATUS_MISTAKE,
+                       "rank %d needs %lld bytes of disk during %s and has none: memory.spill_folder names a folder on "
+                       "a disk of the node, memory.spill_limit what may go there",
+                       (int)rank, (long long)peak, name);
   return error_raise(STATUS_MISTAKE,
                      "rank %d needs %lld bytes of %s during %s, %lld bytes over its memory.%s of %lld bytes", (int)rank,
                      (long long)peak, what, name, (long long)(peak - limit), key, (long long)limit);

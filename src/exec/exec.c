@@ -165,7 +165,7 @@ static bool advance_stream(struct exec *x, enum stream stream) {
     if (stream == STREAM_COPY_OUT || stream == STREAM_DISK) close_move(x, id);
   }
   int32_t next = get_next(x, stream);
-  if (next < 0 || x->step->dag->nodes[next].kind == NODE_N || !is_ready(x, next)) return moved;
+  if (next < 0 || x->status || x->step->dag->nodes[next].kind == NODE_N || !is_ready(x, next)) return moved;
   s->next++;
   s->active = next;
   begin_node(x, next);
@@ -315,7 +315,7 @@ static int run_nodes(struct exec *x) {
   x->status = open_next(x);
   while (!x->status && x->n_done < x->n_nodes) {
     bool moved = exec_advance_network(x);
-    int32_t next = get_next(x, STREAM_COMPUTE);
+    int32_t next = x->status ? -1 : get_next(x, STREAM_COMPUTE);
     if (next >= 0 && is_ready(x, next)) {
       run_compute(x, next);
       moved = true;

@@ -60,24 +60,33 @@ static char *advise_micro_batch(const char *planner, const struct plan_request *
   return mem_strdup(", or more ranks, or a shorter data.sequence_length (no smaller data.micro_batch fits)");
 }
 
-/* Appends " rank R at least N bytes (1.50 GiB)" for every rank whose limit is too small. */
-static char *list_limits(const struct plan *plan, const struct dag *dag) {
-  char *list = mem_strdup("");
+static void append(char **list, char *text) {
+  char *longer = mem_format("%s%s", *list, text);
+  mem_free(*list);
+  mem_free(text);
+  *list = longer;
+}
+
+/* Appends "KEY of rank R: N B (1.50 GiB), rank ..." when the limits of ranks are too small. */
+static void append_limits(const struct dag *dag, enum pool_kind pool, const int64_t *limit, const char *key,
+                          char **list) {
   int n = 0;
-  for (int32_t r = 0; r < plan->n_ranks; r++) {
-    int64_t peak = dag_get_peak(dag, r, NULL);
-    if (peak <= plan->device_limit[r] || ++n > 8) continue;
+  for (int32_t r = 0; r < dag->n_ranks; r++) {
+    int64_t peak = pool == POOL_DEVICE ? dag_get_peak(dag, r, NULL) : dag_get_pool_peak(dag, r, pool, NULL);
+    if (peak <= limit[r] || ++n > 8) continue;
     char human[32];
     fit_format_bytes(peak, human, sizeof human);
-    char *longer = mem_format("%s%s rank %d: %lld B (%s)", list, *list ? "," : "", r, (long long)peak, human);
-    mem_free(list);
-    list = longer;
+    if (n == 1) append(list, mem_format("%s%s of", **list ? ", and " : " ", key));
+    append(list, mem_format("%s rank %d: %lld B (%s)", n > 1 ? "," : "", r, (long long)peak, human));
   }
-  if (n > 8) {
-    char *longer = mem_format("%s, and %d ranks more", list, n - 8);
-    mem_free(list);
-    list = longer;
-  }
+  if (n > 8) append(list, mem_format(", and %d ranks more", n - 8));
+}
+
+static char *list_limits(const struct plan *plan, const struct dag *dag) {
+  char *list = mem_strdup("");
+  append_limits(dag, POOL_DEVICE, plan->device_limit, "memory.device_limit", &list);
+  append_limits(dag, POOL_HOST, plan->host_limit, "memory.host_limit", &list);
+  append_limits(dag, POOL_DISK, plan->disk_limit, "memory.spill_limit", &list);
   return list;
 }
 
@@ -86,7 +95,7 @@ int fit_check(const char *planner, const struct plan_request *request, const str
   if (!status) return STATUS_OK;
   char *message = mem_strdup(error_text());
   char *limits = list_limits(plan, dag), *rows = advise_micro_batch(planner, request);
-  status = error_raise(status, "%s; what would fit: memory.device_limit of%s%s", message, limits, rows);
+  status = error_raise(status, "%s; what would fit:%s%s", message, limits, rows);
   mem_free(message);
   mem_free(limits);
   mem_free(rows);
