@@ -34,6 +34,7 @@ struct obscura_draft {
   struct stage_need *needs;  /* [n_stages] of these, copies: the forwards ahead */
   int32_t *warm_up, *steady; /* [n_stages] as in order_make_ahead */
   int32_t *lambda;           /* [n_stages] blocks that have left when the warm-up ends; 0: none leaves */
+  int32_t rest;              /* blocks that stay at least where some leave */
   double beta;               /* the part of a block that leaves, at most */
   uint32_t *ops;             /* [n_layers] what is discarded */
   int64_t *discarded;        /* [n_stages] bytes of that, of a micro-batch */

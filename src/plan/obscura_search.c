@@ -11,18 +11,19 @@
 #include "plan/obscura.h"
 #include "plan/partition_auto.h"
 
-enum { SHORTLIST = 5 };
+enum { SHORTLIST = 4, MOST_REST = 3 };
 
 struct list {
   struct obscura_draft *drafts[SHORTLIST]; /* ascending by seconds */
   int n;
 };
 
-/* Takes the draft over. */
+/* Takes the draft over. Of drafts that take the same time the first stays: it runs less far ahead. */
 static void add(struct list *list, struct obscura_draft *draft) {
   int at = list->n;
   while (at > 0 && list->drafts[at - 1]->seconds > draft->seconds) at--;
-  if (at == SHORTLIST || isinf(draft->seconds)) {
+  bool known = at > 0 && list->drafts[at - 1]->seconds >= draft->seconds * (1 - 1e-9);
+  if (at == SHORTLIST || known || isinf(draft->seconds)) {
     obscura_draft_destroy(&draft);
     return;
   }
@@ -39,7 +40,7 @@ static void add(struct list *list, struct obscura_draft *draft) {
 /* As few blocks as possible leave, each of the adjusted stages by itself, so that nothing need be discarded; all that may when
  * that is not enough. */
 static void let_go(const struct obscura *x, struct obscura_draft *d, int32_t s) {
-  int32_t most = d->warm_up[s] - 1;
+  int32_t most = d->warm_up[s] - d->rest;
   for (d->lambda[s] = 0; d->lambda[s] < most; d->lambda[s] += d->lambda[s] ? 1 : 3)
     if (obscura_get_discard(x, d, s) == 0) return;
   if (obscura_get_discard(x, d, s) != 0 && most > 2) d->lambda[s] = most;
@@ -80,12 +81,14 @@ static void run_ahead(const struct obscura *x, struct obscura_draft *d, int32_t 
 /* How many stages, and how many forwards more: all in a short pipeline, fewer and fewer between in a long one. */
 static int32_t step_on(int32_t value) { return value < 8 ? value + 1 : value + value / 4; }
 
-static void try_orders(struct obscura *x, const struct plan_stage *stages, double beta, struct list *list) {
+static void try_orders(struct obscura *x, const struct plan_stage *stages, double beta, int32_t rest,
+                       struct list *list) {
   for (int32_t n = 0; n < x->n_stages; n = step_on(n)) {
     int32_t most = 2 * (x->n_stages - n);
     for (int32_t more = n ? 1 : 0; more <= (n ? most : 0); more = step_on(more)) {
       struct obscura_draft *d = obscura_draft_create(x, stages);
       d->beta = beta;
+      d->rest = rest;
       run_ahead(x, d, n, more);
       settle(x, d, beta > 0);
       add(list, d);
@@ -219,16 +222,17 @@ static void list_seeds(const struct obscura *x, const struct plan_stage *paper, 
   mem_free(cut);
 }
 
-static void search_seeds(struct obscura *x, const struct seeds *seeds, bool swaps, struct obscura_draft **best) {
+/* rest: blocks that stay at least where some leave, the fewer the less time there is for those on their way; 0: none leave. */
+static void search_seeds(struct obscura *x, const struct seeds *seeds, int32_t rest, struct obscura_draft **best) {
   struct list list = {.n = 0};
   for (int i = 0; i < seeds->n; i++) {
     double part = 0;
-    if (swaps) {
+    if (rest > 0) {
       struct obscura_draft *d = obscura_draft_create(x, seeds->stages[i]);
       part = x->options.beta == OBSCURA_AUTO ? get_hidden_part(x, d) : x->options.beta;
       obscura_draft_destroy(&d);
     }
-    try_orders(x, seeds->stages[i], part, &list);
+    try_orders(x, seeds->stages[i], part, rest, &list);
   }
   judge_list(x, &list, best);
 }
@@ -250,8 +254,8 @@ struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *pa
   struct obscura_draft *best = paper;
   struct seeds seeds = {.n = 0};
   list_seeds(x, paper->stages, rival, &seeds);
-  search_seeds(x, &seeds, false, &best);
-  if (obscura_may_swap(x)) search_seeds(x, &seeds, true, &best);
+  search_seeds(x, &seeds, 0, &best);
+  for (int32_t rest = 1; rest <= MOST_REST && obscura_may_swap(x); rest++) search_seeds(x, &seeds, rest, &best);
   if (x->request->recompute_ops) spare_micro(x, &best);
   if (isinf(best->seconds)) {
     obscura_draft_destroy(&best);
