@@ -51,6 +51,12 @@ check [ "$(grep -cE '<rect class="bar [FB]"' plain/report.html)" = 32 ] ||
   fail "not 2 x 4 x 2 passes in report.html, predicted and measured"
 check "$penstock" report plain > again.txt || fail "penstock report fails"
 check grep -q "^steps " again.txt || fail "penstock report says $(cat again.txt)"
+# A plan that is damaged takes nothing away of what was measured.
+cp -r plain torn && head -c 5000 plain/plan.h5 > torn/plan.h5
+check "$penstock" report torn --svg torn.svg > again.txt 2> warnings.txt || fail "no report: $(cat warnings.txt)"
+check grep -q "^steps " again.txt || fail "penstock report says $(cat again.txt)"
+check grep -q "warning: torn/plan.h5.*; the report lacks what it says of the plan" warnings.txt || fail "$(cat warnings.txt)"
+check grep -q '<rect' torn.svg || fail "no picture"
 
 name="used.yml runs again"
 deck=plain/used.yml

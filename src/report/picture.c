@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "store/plan_file.h"
 #include "store/trace_read.h"
@@ -48,16 +49,30 @@ static int add_timeline(struct picture *p, const char *title, const char *path, 
   return STATUS_OK;
 }
 
+/* What was measured is worth seeing without what was predicted. */
+static int forgive_plan(int status, const char *trace) {
+  if (!status || !trace) return status;
+  log_warn("%s; the picture lacks what was predicted", error_text());
+  error_clear();
+  return STATUS_OK;
+}
+
 int picture_read(const char *name, const char *trace, const char *plan, int64_t step, struct picture *picture) {
   struct plan_file file = {0};
   int64_t *bytes_static = NULL, *limits = NULL;
   *picture = (struct picture){.name = mem_strdup(name)};
   int status = plan ? plan_file_read(plan, &file) : STATUS_OK;
+  if (status && trace) {
+    plan_file_fini(&file);
+    file = (struct plan_file){0};
+    plan = NULL;
+  }
+  status = forgive_plan(status, trace);
   struct timeline_memory memory = make_memory(&file, &bytes_static, &limits);
   if (!status && file.planner) picture->planner = mem_strdup(file.planner);
   if (!status && plan) {
     double seconds = isfinite(file.predicted_step_s) ? file.predicted_step_s : 0;
-    status = add_timeline(picture, "predicted", plan, 0, seconds, &memory);
+    status = forgive_plan(add_timeline(picture, "predicted", plan, 0, seconds, &memory), trace);
   }
   if (!status && trace) status = add_timeline(picture, "measured", trace, step, 0, &memory);
   if (!status && picture->n_timelines == 0)

@@ -14,7 +14,8 @@ struct picture {
   struct timeline timelines[2];
 };
 
-/* trace, plan: paths, NULL for one that is not to be read. step: of the trace. Without any times it is STATUS_MISTAKE. The
+/* trace, plan: paths, NULL for one that is not to be read; a plan that cannot be read is left out with a warning where there is
+ * a trace. step: of the trace. Without any times it is STATUS_MISTAKE. The
  * picture is the caller's to fini, on success. */
 int picture_read(const char *name, const char *trace, const char *plan, int64_t step, struct picture *picture);
 void picture_fini(struct picture *picture);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "model/model.h"
 #include "report/picture.h"
@@ -188,7 +189,12 @@ int report_read(const char *folder, int64_t steps, struct report *report) {
                          "run.trace_every steps), or the run had run.trace_every: 0",
                          folder);
   if (!status) status = trace_read(trace, (steps > 0 ? steps : REPORT_DEFAULT_STEPS) + SPARE_STEPS, &content);
-  if (!status && !access(plan_path, F_OK)) status = plan_file_read(plan_path, &plan);
+  if (!status && !access(plan_path, F_OK) && plan_file_read(plan_path, &plan)) {
+    log_warn("%s; the report lacks what it says of the plan", error_text());
+    error_clear();
+    plan_file_fini(&plan);
+    plan = (struct plan_file){0};
+  }
   if (!status) status = read_comparison(trace, &plan, report);
   if (!status) status = read_status(report);
   if (!status) status = fill_report(&content, &plan, steps, report);

@@ -79,8 +79,8 @@ struct report {
 
 /* Reads a run folder, of a run that goes on, has ended or was killed. steps: how many of the last steps in the trace to
  * read; 0: the last REPORT_DEFAULT_STEPS, without the first of the run (which warms up) when there are others. Only steps on
- * as many ranks as the last one count. STATUS_MISTAKE when the folder has no trace or no step in it, naming what to set. The
- * report is the caller's to fini, on success. */
+ * as many ranks as the last one count. STATUS_MISTAKE when the folder has no trace or no step in it, naming what to set; a
+ * plan.h5 that cannot be read is left out with a warning. The report is the caller's to fini, on success. */
 int report_read(const char *folder, int64_t steps, struct report *report);
 void report_fini(struct report *report);
 

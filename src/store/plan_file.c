@@ -16,7 +16,7 @@
 #include "store/trace_rows.h"
 
 #define PLAN_FORMAT "penstock-plan"
-enum { PLAN_VERSION = 3 };
+enum { PLAN_VERSION = 4 };
 
 /* ---- tables that are this file's own ---- */
 
