@@ -374,6 +374,17 @@ static void test_presets(void) {
       is_close(cost_get_op(cost, 1, 2, 1, COST_INPUT, 8, 1024) * 2, cost_get_op(cost, 0, 2, 1, COST_INPUT, 8, 1024)),
       "speeds");
   cost_destroy(&cost);
+  /* A block and its copy to the host: a link of its own, either value by itself; by hand with evict_ms, and no link then. */
+  cost = make_cost("device: {preset: a100-80g}\ncost: {host_link: {gb_per_s: 2}}\n", model, 2);
+  T_CHECK(is_close(cost_get_copy(cost, 1, 1000000, 0.5), 10e-6 + 1e6 / 2e9), "the host at 2 GB/s");
+  T_CHECK(is_close(cost_get_message(cost, 0, 1, 1000000), 8e-6 + 1e6 / 300e9), "the host's link is not that of ranks");
+  cost_destroy(&cost);
+  cost = make_cost("device: {preset: a100-80g}\ncost: {host_link: {latency_us: 50}}\n", model, 2);
+  T_CHECK(is_close(cost_get_copy(cost, 1, 1000000, 0.5), 50e-6 + 1e6 / 25e9), "the host after 50 us");
+  cost_destroy(&cost);
+  cost = make_cost("cost: {source: uniform, uniform: {evict_ms: 3}, host_link: {gb_per_s: 2}}\n", model, 2);
+  T_CHECK(is_close(cost_get_copy(cost, 1, 1000000, 0.5), 1.5e-3), "half a block of 3 ms");
+  cost_destroy(&cost);
   double last = INFINITY;
   static const char *const slower_first[] = {"cpu, threads: 4", "a100-40g", "h100"};
   for (int i = 0; i < 3; i++) {

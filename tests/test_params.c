@@ -59,7 +59,7 @@ static void check_defaults(void) {
 
 /* NULL-terminated texts that no key of the type may take. */
 static const char *const *wrong_of(enum param_type type) {
-  static const char *const wrong[PARAM_TYPE_COUNT][12] = {
+  static const char *const wrong[PARAM_TYPE_COUNT][14] = {
       [PARAM_BOOL] = {"1", "0", "maybe", "'true'", "tRUE", "[true]", "{a: 1}", "", "null"},
       [PARAM_INT] = {"1.5", "1e3", "five", "5 min", "1 GiB", "0x10", "'5'", "[5]", "007", "99999999999999999999", ""},
       [PARAM_FLOAT] = {"nan", "inf", "0x1p3", "1 s", "x", "'0.5'", "1e999", "1e-999", "[0.5]", "1,5", ""},
@@ -82,6 +82,7 @@ static const char *const *wrong_of(enum param_type type) {
                          "{send_ms: [[1]]}", "{send_ms: }"},
       [PARAM_LINK] = {"1", "[1]", "{}", "{latency: 1}", "{gb_per_s: 0}", "{gb_per_s: -1}", "{latency_us: 5 us}",
                       "{latency_us: [1]}", "{node_gb_per_s: 0}", ""},
+      [PARAM_WAY] = {"1", "[1]", "{}", "{latency: 1}", "{gb_per_s: 0}", "{node_gb_per_s: 1}", "{latency_us: [1]}", ""},
       [PARAM_RECOMPUTE] = {"odd", "norm", "[]", "{a: 1}", "1", "[norm, norm]", "[[norm]]", "[{a: 1}]", "['']", "", "~"},
       [PARAM_STAGES] = {"odd", "-1", "1.5", "[]", "[1, 1]", "[-1]", "[a]", "{0: 1}", "[[1]]", "07", ""},
       [PARAM_PARTITION] = {"odd", "[]", "[0.3, 1]", "[1, 0, 1]", "[-1, 2]", "[a]", "{a: 1}", "3", "[[1]]", "3,4", ""},
@@ -136,6 +137,7 @@ static char *format_near(const struct param_row *row, double bound, int step) {
   case PARAM_PAIR: return mem_format("[%.17g, 0.5]", near);
   case PARAM_RANK_FACTORS: return mem_format("{0: %.17g}", near);
   case PARAM_UNIFORM: return mem_format("{forward_ms: [1, %.17g]}", near);
+  case PARAM_WAY:
   case PARAM_LINK: return mem_format("{latency_us: %.17g}", near);
   case PARAM_PARTITION: return mem_format("[%g, 1]", bound + step * 0.5);
   default: return mem_format("%.17g", near);

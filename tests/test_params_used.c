@@ -49,6 +49,7 @@ static char *draw_value(const struct param_row *row) {
                    : mem_format("{input_ms: [%.17g, 1], recompute_ms: [3]}", u);
   case PARAM_LINK:
     return draw(2) ? mem_format("{latency_us: 0, node_gb_per_s: %.17g}", u + 1e-9) : mem_format("{gb_per_s: 1.5}");
+  case PARAM_WAY: return draw(2) ? mem_format("{latency_us: %.17g}", u) : mem_format("{gb_per_s: 1.5, latency_us: 3}");
   case PARAM_RECOMPUTE: return draw(2) ? mem_strdup("cmb") : mem_format("[%s, q]", texts[draw(16)]);
   case PARAM_STAGES:
     return draw(2) ? mem_format("[%llu, 1]", 2 + (unsigned long long)draw(9)) : mem_strdup(draw(2) ? "all" : "5");
@@ -137,6 +138,7 @@ static bool is_same(const struct param_row *row, const void *a, const void *b) {
     const struct params_stages *x = a, *y = b;
     return x->kind == y->kind && x->n == y->n && (!x->stages || !memcmp(x->stages, y->stages, (size_t)x->n * 8));
   }
+  case PARAM_WAY:
   case PARAM_LINK: return !memcmp(a, b, sizeof(struct params_link));
   case PARAM_PARTITION: {
     const struct params_partition *x = a, *y = b;
@@ -333,7 +335,7 @@ static void check_flags(void) {
       "device.sync_messages device.peak_tflops device.threads device.preset device.rank_speeds device.time_scale "
       "cost.source "
       "cost.profile cost.uniform "
-      "cost.table cost.link "
+      "cost.table cost.link cost.host_link "
       "cost.node_size "
       "memory.device_limit memory.rank_limits pipeline.planner pipeline.stages pipeline.partition "
       "pipeline.chunks pipeline.recompute pipeline.recompute_stages pipeline.recompute_early pipeline.plan_file "

@@ -59,6 +59,14 @@ void cost_put_link(struct cost *cost, const struct params *params) {
   if (link->given[PARAMS_LINK_node_gb_per_s]) cost->inside.bytes_per_s = link->values[PARAMS_LINK_node_gb_per_s] * 1e9;
 }
 
+/* evict_ms is a whole block's time, whatever its bytes. */
+static void put_host_link(struct cost *cost, const struct params *params) {
+  const struct params_link *link = &params->cost.host_link;
+  if (params->cost.source == PARAMS_COST_SOURCE_UNIFORM) return;
+  if (link->given[PARAMS_LINK_latency_us]) cost->host.latency_s = link->values[PARAMS_LINK_latency_us] * 1e-6;
+  if (link->given[PARAMS_LINK_gb_per_s]) cost->host.bytes_per_s = link->values[PARAMS_LINK_gb_per_s] * 1e9;
+}
+
 static int put_speeds(struct cost *cost, const struct params *params) {
   const struct params_rank_factors *list = &params->device.rank_speeds;
   cost->speeds = MEM_NEW(double, cost->n_ranks);
@@ -95,6 +103,7 @@ int cost_create_measured(const struct params *params, const struct model *model,
   for (int32_t l = 0; l < model->n_layers; l++) made->n_body += model->layers[l].block >= 0;
   int status = put_speeds(made, params);
   if (!status) status = made->source->create(made, params, measured, notes);
+  if (!status) put_host_link(made, params);
   if (params->device.sync_messages) made->eager_bytes = -1;
   if (params_is_set(params, PARAM_cost_node_size)) made->node_size = params->cost.node_size;
   if (status) {

@@ -162,19 +162,28 @@ char *param_format_uniform(const struct param_row *row, const void *value) {
   return close_map(text);
 }
 
-bool param_parse_link(const struct param_input *in, void *value) {
+static bool parse_link(const struct param_input *in, const char *const *names, void *value) {
   struct params_link link = {0};
   if (!check_map(in)) return false;
   for (int64_t i = 0; i < in->node->n; i++) {
     struct param_input part = part_of(in, &in->node->items[i]);
-    int k = find_name(in, &in->node->keys[i], link_names);
+    int k = find_name(in, &in->node->keys[i], names);
     if (k < 0 || !param_parse_float(&part, &link.values[k])) return false;
     bool rate = k == PARAMS_LINK_gb_per_s || k == PARAMS_LINK_node_gb_per_s;
-    if (rate && link.values[k] == 0) return param_refuse(&part, "has %s 0: nothing would ever arrive", link_names[k]);
+    if (rate && link.values[k] == 0) return param_refuse(&part, "has %s 0: nothing would ever arrive", names[k]);
     link.given[k] = true;
   }
   *(struct params_link *)value = link;
   return true;
+}
+
+bool param_parse_link(const struct param_input *in, void *value) { return parse_link(in, link_names, value); }
+
+/* What a link has of its own, without nodes. */
+bool param_parse_way(const struct param_input *in, void *value) {
+  static const char *const names[] = {
+      [PARAMS_LINK_latency_us] = "latency_us", [PARAMS_LINK_gb_per_s] = "gb_per_s", NULL};
+  return parse_link(in, names, value);
 }
 
 char *param_format_link(const struct param_row *row, const void *value) {
@@ -185,3 +194,5 @@ char *param_format_link(const struct param_row *row, const void *value) {
     if (link->given[k]) text = append_pair(text, link_names[k], units_format_double(link->values[k]));
   return close_map(text);
 }
+
+char *param_format_way(const struct param_row *row, const void *value) { return param_format_link(row, value); }

@@ -23,7 +23,7 @@ const char *param_get_scalar(const struct param_input *in, bool may_be_quoted);
 #define PARAM_SCALAR_PARSERS(X)                                                                                        \
   X(bool) X(int) X(float) X(auto_int) X(auto_float) X(string) X(deck_path) X(choice) X(size) X(duration)
 #define PARAM_LIST_PARSERS(X)                                                                                          \
-  X(pair) X(mix) X(rank_sizes) X(rank_factors) X(uniform) X(link) X(partition) X(recompute) X(stages)
+  X(pair) X(mix) X(rank_sizes) X(rank_factors) X(uniform) X(link) X(way) X(partition) X(recompute) X(stages)
 #define X(type)                                                                                                        \
   bool param_parse_##type(const struct param_input *in, void *value);                                                  \
   char *param_format_##type(const struct param_row *row, const void *value);

@@ -62,6 +62,7 @@ static const struct {
                             sizeof(param_RANK_FACTORS)},
     [PARAM_UNIFORM] = {param_parse_uniform, param_format_uniform, param_clear_uniform, sizeof(param_UNIFORM)},
     [PARAM_LINK] = {param_parse_link, param_format_link, NULL, sizeof(param_LINK)},
+    [PARAM_WAY] = {param_parse_way, param_format_way, NULL, sizeof(param_WAY)},
     [PARAM_PARTITION] = {param_parse_partition, param_format_partition, param_clear_partition, sizeof(param_PARTITION)},
     [PARAM_RECOMPUTE] = {param_parse_recompute, param_format_recompute, param_clear_recompute, sizeof(param_RECOMPUTE)},
     [PARAM_STAGES] = {param_parse_stages, param_format_stages, param_clear_stages, sizeof(param_STAGES)},

@@ -106,6 +106,7 @@ enum { PARAMS_AUTO = -1 };
   X(UNIFORM, struct params_uniform,                                                                                    \
     "a map of forward_ms, input_ms, weight_ms, recompute_ms, send_ms, evict_ms to a number, or a list by rank")        \
   X(LINK, struct params_link, "a map of latency_us, gb_per_s, node_latency_us, node_gb_per_s to a number")             \
+  X(WAY, struct params_link, "a map of latency_us, gb_per_s to a number") /* the first two of a link */                \
   X(PARTITION, struct params_partition, "auto, even, or a list of blocks a stage, as [3, 4.5, 4.5]")                   \
   X(RECOMPUTE, struct params_ops, "or a list of ops, as [norm, activation]")                                           \
   X(STAGES, struct params_stages, "auto, all, a number of stages, or a list of stages, as [0, 2]")
