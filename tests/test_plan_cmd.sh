@@ -124,6 +124,13 @@ gives_near predicted_step_s 0.066
 mkdir elsewhere && cp first.h5 elsewhere/moved.h5
 run 0 simulate elsewhere/moved.h5 --json -D cost.source=preset -D device.preset=h100
 says '"cost_source": "preset h100, not measured"'
+run 0 simulate first.h5 -D cost.source=preset -D 'cost.uniform={forward_ms: 2}'
+warns 'cost.uniform does not act: times come from cost.source preset'
+run 0 simulate first.h5 -D pipeline.stages=3 -D cost.source=preset
+check [ "$(grep -c 'warning: -D' err)" = 1 ] || fail "$last: not one warning"
+warns 'warning: -D pipeline.stages=3 changes nothing: the plan is made'
+run 2 simulate .
+warns 'it is a folder, not a file'
 run 2 simulate none.h5
 warns 'none.h5'
 printf 'no plan' > text.h5

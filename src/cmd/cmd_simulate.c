@@ -1,8 +1,10 @@
 /* penstock simulate PLAN.h5: what a plan does, with the costs of its deck or others. One process, no MPI. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
@@ -22,12 +24,26 @@ static int parse_iterations(const char *text, int32_t *n) {
   return STATUS_OK;
 }
 
+/* The plan is made: keys of what it was made from are taken, but change nothing, and who gives one should know. run.folder is
+ * where a profile is looked for. */
+static void warn_idle(const struct option_list *overrides) {
+  static const char *const acting[] = {"cost.", "device.", "run.folder="};
+  for (int i = 0; i < overrides->n; i++) {
+    const char *item = overrides->items[i];
+    bool acts = false;
+    for (size_t k = 0; k < sizeof acting / sizeof *acting; k++)
+      if (!strncmp(item, acting[k], strlen(acting[k]))) acts = true;
+    if (!acts) log_warn("-D %s changes nothing: the plan is made; keys of cost and device act here", item);
+  }
+}
+
 /* The deck that the plan was made from, with what -D changes. */
 static int read_params(const char *path, const struct plan_file *file, const struct option_list *overrides,
                        struct params *params) {
   char *text = deck_wrap_text(path, file->deck);
   int status = params_parse(text, overrides->items, overrides->n, params);
   mem_free(text);
+  if (!status) warn_idle(overrides);
   return status;
 }
 
