@@ -125,7 +125,7 @@ mkdir elsewhere && cp first.h5 elsewhere/moved.h5
 run 0 simulate elsewhere/moved.h5 --json -D cost.source=preset -D device.preset=h100
 says '"cost_source": "preset h100, not measured"'
 run 0 simulate first.h5 -D cost.source=preset -D 'cost.uniform={forward_ms: 2}'
-warns 'cost.uniform does not act: times come from cost.source preset'
+says 'cost.uniform does not act: times come from cost.source preset'
 run 0 simulate first.h5 -D pipeline.stages=3 -D cost.source=preset
 check [ "$(grep -c 'warning: -D' err)" = 1 ] || fail "$last: not one warning"
 warns 'warning: -D pipeline.stages=3 changes nothing: the plan is made'
@@ -310,6 +310,14 @@ warns 'pipeline.stages is not given: this is the plan for 1 rank'
 says '1 stages on 1 ranks'
 PMI_SIZE=3 PMI_RANK=0 SLURM_NTASKS=3 run 0 plan deck.yml
 says '4 stages on 4 ranks'
+
+# ---- a limit on file size is an error, and leaves nothing ----
+run 0 plan deck.yml -D run.folder=limited
+cp limited/plan.h5 whole.h5
+(ulimit -f 64 && run 1 plan deck.yml -D run.folder=limited && warns 'cannot write limited/plan.h5: .*ulimit -f' && [ $failures = 0 ]) ||
+  failures=$((failures + 1))
+check cmp -s whole.h5 limited/plan.h5 || fail "the earlier plan is gone"
+check [ ! -e limited/plan.h5.tmp ] || fail "a temporary file stays"
 
 if [ $failures = 0 ]; then echo "$checks checks passed"; else echo "$failures of $checks checks failed"; fi
 [ $failures = 0 ] && [ $checks -gt 50 ]

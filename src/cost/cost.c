@@ -81,6 +81,20 @@ static int put_speeds(struct cost *cost, const struct params *params) {
   return STATUS_OK;
 }
 
+/* Keys of sources that were not chosen: given beside a plan that was made with another, they look as if they did something. */
+static void note_idle_keys(const struct params *params, char **notes) {
+  static const struct {
+    enum param_id key;
+    const char *name;
+    unsigned sources; /* where it acts, a bit each */
+  } keys[] = {{PARAM_cost_uniform, "uniform", 1u << PARAMS_COST_SOURCE_UNIFORM | 1u << PARAMS_COST_SOURCE_TABLE},
+              {PARAM_cost_table, "table", 1u << PARAMS_COST_SOURCE_TABLE}};
+  for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+    if (params_is_given(params, keys[k].key) && !(keys[k].sources >> params->cost.source & 1))
+      cost_add_note(notes, "cost.%s does not act: times come from cost.source %s", keys[k].name,
+                    params_get_choice(params, PARAM_cost_source));
+}
+
 int cost_create(const struct params *params, const struct model *model, int32_t n_ranks, struct cost **cost,
                 char **notes) {
   return cost_create_measured(params, model, n_ranks, NULL, cost, notes);
@@ -104,6 +118,7 @@ int cost_create_measured(const struct params *params, const struct model *model,
   int status = put_speeds(made, params);
   if (!status) status = made->source->create(made, params, measured, notes);
   if (!status) put_host_link(made, params);
+  if (!status) note_idle_keys(params, notes);
   if (params->device.sync_messages) made->eager_bytes = -1;
   if (params_is_set(params, PARAM_cost_node_size)) made->node_size = params->cost.node_size;
   if (status) {
