@@ -314,8 +314,13 @@ says '4 stages on 4 ranks'
 # ---- a limit on file size is an error, and leaves nothing ----
 run 0 plan deck.yml -D run.folder=limited
 cp limited/plan.h5 whole.h5
-(ulimit -f 64 && run 1 plan deck.yml -D run.folder=limited && warns 'cannot write limited/plan.h5: .*ulimit -f' && [ $failures = 0 ]) ||
-  failures=$((failures + 1))
+(
+  failures=0
+  ulimit -f 64
+  run 1 plan deck.yml -D run.folder=limited
+  warns 'cannot write limited/plan.h5: .*ulimit -f'
+  exit $failures
+) || failures=$((failures + 1))
 check cmp -s whole.h5 limited/plan.h5 || fail "the earlier plan is gone"
 check [ ! -e limited/plan.h5.tmp ] || fail "a temporary file stays"
 

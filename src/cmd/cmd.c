@@ -1,5 +1,6 @@
 #include "cmd/cmd.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,6 +62,7 @@ int cmd_check_output(void) {
 }
 
 int cmd_main(int argc, char **argv) {
+  signal(SIGXFSZ, SIG_IGN); /* a limit on file size is an error like a full disk, which says what it met */
   int status = run_command(argc, argv);
   if (!status) status = cmd_check_output();
   if (status && error_text()[0] && log_get_rank() == 0) log_error("%s", error_text());
