@@ -34,6 +34,9 @@ ends 0
 # shellcheck disable=SC2046 # several words
 train disk 2 $(moved disk)
 ends 0
+for kind in EV LD SW SR; do
+  check grep -qE "^ +$kind +4 +[0-9.]+ +[0-9.]+ +[0-9.]+$" disk.out || fail "the end has no prediction of four $kind"
+done
 same_run plain disk
 is_empty
 make_moved disk3 3 disk 1,2
@@ -55,6 +58,26 @@ touch file
 train unusable 2 $(moved disk) -D memory.spill_folder="$work/file/spill"
 ends 2
 says_once '^penstock: error: .*memory.spill_folder: .*/file/spill: Not a directory'
+
+name="blocks of some stages, in host memory"
+make_moved some 4 host 0,1 -D data.global_batch=16
+train some 4 -D pipeline.planner=file -D "pipeline.plan_file=$work/some.h5" -D data.global_batch=16
+ends 0
+train plain4 1 --single -D data.global_batch=16
+same_run plain4 some
+says_kinds() { check grep -qE "^ +$1 +$2 " "$output" || fail "the end has no $2 nodes of kind $1"; }
+output=$work/some.out
+says_kinds EV 16
+says_kinds LD 16
+"$penstock" report some --json > some.json || fail "no report"
+"$penstock" report some > some.txt || fail "no report"
+# Of eight micro-batches each; the bytes that the plan says; other stages have no row.
+check [ "$(sed -n '/"moved_stages"/,/\]/p' some.json | grep -E '"(stage|rank|blocks)"' | tr -dc '0-9.,')" = 0,0,8.0,1,1,8.0, ] ||
+  fail "what moves: $(sed -n '/"moved_stages"/,/\]/p' some.json)"
+check [ "$(sed -n '/"moved_stages"/,/\]/p' some.json | grep -c '"exposed_ms": [0-9.e-]*$')" = 2 ] || fail "no times"
+check grep -qE '^ +1 +8 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.-]+ %$' some.txt || fail "no table: $(grep -A 8 'blocks out' some.txt)"
+"$penstock" report some --chrome some.trace > some.out2 2>&1
+check grep -q '"name":"copy_in"' some.trace || fail "no copies among the trace events"
 
 long=(-D run.steps=100000 -D data.global_batch=64)
 make_moved long 2 disk all "${long[@]}"

@@ -96,7 +96,6 @@ static void add_steps(const struct trace_content *c, int64_t first, int64_t end,
     tokens += step->tokens;
     r->loss_last = step->loss;
     r->last_step = step->step;
-    r->n_stages = view.n_stages;
     r->n_micro = view.n_micro;
     mem_free(r->picture);
     r->picture = step_view_draw(&view);
@@ -123,8 +122,16 @@ static void finish_ranks(const struct trace_content *c, const struct plan_file *
     rank->blocks /= (double)r->n_steps;
     rank->block_bytes /= (double)r->n_steps;
     rank->block_seconds /= (double)r->n_steps;
+    rank->block_exposed /= (double)r->n_steps;
     rank->peak_bytes = -1;
     rank->limit_bytes = INT64_MAX;
+  }
+  for (int32_t s = 0; s < r->n_stages; s++) {
+    struct report_stage *stage = &r->stages[s];
+    stage->blocks /= (double)r->n_steps;
+    stage->bytes /= (double)r->n_steps;
+    stage->seconds /= (double)r->n_steps;
+    stage->exposed /= (double)r->n_steps;
   }
   for (int64_t i = 0; i < plan->n_limits; i++) {
     const struct plan_file_limit *limit = &plan->limits[i];
@@ -213,6 +220,7 @@ void report_fini(struct report *report) {
   mem_free(report->comparison_text);
   comparison_fini(&report->comparison);
   mem_free(report->ranks);
+  mem_free(report->stages);
   mem_free(report->picture);
   *report = (struct report){0};
 }

@@ -27,6 +27,7 @@
 /* X(id, text): what a node waited for that was not its data. */
 #define REPORT_CAUSES(X)                                                                                               \
   X(REPORT_START, "all that it needs was there")                                                                       \
+  X(REPORT_BLOCK, "waited until a block of activations was back or gone")                                              \
   X(REPORT_SEND, "waited for a send of this rank")                                                                     \
   X(REPORT_MESSAGE, "its message waited to be sent or received")
 
@@ -42,9 +43,17 @@ struct report_rank {
 #undef X
   double kinds[NODE_KIND_COUNT]; /* of busy: seconds of each kind of compute node */
   /* Blocks of activations that leave the device for a later backward, their bytes, and seconds that the rank sends and copies
-   * blocks, its own and others', both ways; by step. */
-  double blocks, block_bytes, block_seconds;
+   * blocks, its own and others', both ways; those of them that its compute waited for; by step. */
+  double blocks, block_bytes, block_seconds, block_exposed;
   int64_t peak_bytes, limit_bytes; /* device; peak -1: not in the trace; limit INT64_MAX: none, or no plan.h5 */
+};
+
+/* The blocks of one stage, mean over the steps. Exposed: of their time, when compute was idle and a block's coming back or
+ * leaving is what ended that; the rest is hidden. Theirs is the time of the end that sends, copies, writes or reads. */
+struct report_stage {
+  int32_t rank;            /* that the blocks leave; -1: none does */
+  double blocks, bytes;    /* that leave the device */
+  double seconds, exposed; /* of all steps of their ways, on any rank */
 };
 
 /* A compute node that started later than its data allowed. */
@@ -70,6 +79,7 @@ struct report {
   struct comparison comparison;           /* as the run's end left it; n_steps 0: it has not ended */
   char *comparison_text;                  /* the same for people; NULL: not ended */
   struct report_rank *ranks;              /* [n_ranks] */
+  struct report_stage *stages;            /* [n_stages] */
   int64_t n_late;                         /* nodes late by more than 1 % of their step and 0.1 ms */
   struct report_late worst[REPORT_WORST]; /* the first min(n_late, REPORT_WORST) are set, worst first */
   char *

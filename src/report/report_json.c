@@ -30,6 +30,7 @@ static json_t *make_rank(const struct report_rank *rank, double step) {
   json_object_set_new(object, "blocks", make_real(rank->blocks));
   json_object_set_new(object, "block_bytes", make_real(rank->block_bytes));
   json_object_set_new(object, "block_ms", make_real(rank->block_seconds * 1e3));
+  json_object_set_new(object, "block_exposed_ms", make_real(rank->block_exposed * 1e3));
   json_object_set_new(object, "peak_bytes", make_bytes(rank->peak_bytes));
   json_object_set_new(object, "limit_bytes", make_bytes(rank->limit_bytes));
   return object;
@@ -79,6 +80,22 @@ static json_t *make_comparison(const struct comparison *c) {
   return root;
 }
 
+/* Those whose blocks move. */
+static json_t *make_stages(const struct report *r) {
+  json_t *stages = json_array();
+  for (int32_t s = 0; s < r->n_stages; s++) {
+    const struct report_stage *stage = &r->stages[s];
+    if (stage->rank < 0) continue;
+    json_t *object = json_pack("{s:i, s:i}", "stage", (int)s, "rank", (int)stage->rank);
+    json_object_set_new(object, "blocks", make_real(stage->blocks));
+    json_object_set_new(object, "bytes", make_real(stage->bytes));
+    json_object_set_new(object, "ms", make_real(stage->seconds * 1e3));
+    json_object_set_new(object, "exposed_ms", make_real(stage->exposed * 1e3));
+    json_array_append_new(stages, object);
+  }
+  return stages;
+}
+
 static json_t *make_root(const struct report *r) {
   json_t *ranks = json_array(), *late = json_array(), *picture = json_array();
   for (int32_t i = 0; i < r->n_ranks; i++) {
@@ -98,6 +115,7 @@ static json_t *make_root(const struct report *r) {
   json_object_set_new(root, "loss_first", make_real(r->loss_first));
   json_object_set_new(root, "loss_last", make_real(r->loss_last));
   json_object_set_new(root, "ranks", ranks);
+  json_object_set_new(root, "moved_stages", make_stages(r));
   json_object_set_new(root, "n_late", json_integer(r->n_late));
   json_object_set_new(root, "late", late);
   json_object_set_new(root, "picture", picture);

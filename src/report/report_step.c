@@ -170,6 +170,23 @@ static void note_late(struct report *report, const struct step_view *v, const st
   if (at < REPORT_WORST) report->worst[at] = late;
 }
 
+/* A step of a block's way that gives memory to what comes next on its rank. */
+static bool is_leaving(int8_t kind) { return kind == NODE_EV || kind == NODE_ES || kind == NODE_LS || kind == NODE_SW; }
+
+/* The block that a pass waited for from `there` on: its own that came back, or another that left. NULL: none. *begin: since
+ * when that was under way. */
+static const struct node_row *find_block(const struct step_view *v, const struct node_row *node, double there,
+                                         double *begin) {
+  const struct node_row *leaving = find_ending(v, node->rank, is_leaving, there, node->start_s);
+  const struct node_row *back = find_row(v, NODE_LD, node->stage, node->microbatch);
+  const struct node_row *send = find_row(v, NODE_LS, node->stage, node->microbatch);
+  if (!back) back = find_row(v, NODE_LR, node->stage, node->microbatch);
+  bool waits = back && back->end_s > there && back->end_s <= node->start_s;
+  const struct node_row *last = waits && (!leaving || back->end_s > leaving->end_s) ? back : leaving;
+  if (last) *begin = last->kind == NODE_LR && send ? send->start_s : last->start_s;
+  return last;
+}
+
 /* Cuts the idle time from..node->start_s. */
 static void add_gap(const struct step_view *v, struct report *report, struct report_rank *sum, double from,
                     const struct node_row *node) {
@@ -177,22 +194,35 @@ static void add_gap(const struct step_view *v, struct report *report, struct rep
   double made = clamp(need.made, from, node->start_s), there = clamp(need.there, made, node->start_s), free = there;
   const struct node_row *send = find_ending(v, node->rank, is_send, there, node->start_s);
   if (send && !need.is_norm) free = send->end_s;
+  double begin = 0;
+  const struct node_row *block = need.is_norm ? NULL : find_block(v, node, free, &begin);
+  if (block) {
+    double exposed = block->end_s - clamp(begin, from, block->end_s);
+    sum->block_exposed += exposed;
+    if (block->stage >= 0) report->stages[block->stage].exposed += exposed;
+  }
   sum->bubble += made - from;
   sum->wait += free - made;
   sum->other += node->start_s - free;
   if (need.is_norm) return;
-  note_late(report, v, node, send ? REPORT_SEND : REPORT_START, node->start_s - there);
+  note_late(report, v, node, block ? REPORT_BLOCK : send ? REPORT_SEND : REPORT_START, node->start_s - there);
   note_late(report, v, node, REPORT_MESSAGE, clamp(need.moving, made, there) - made);
 }
 
 /* A block on its way; the end that receives it from another rank counts nothing, as it waits. */
-static void add_block(const struct node_row *node, struct report_rank *sum) {
+static void add_block(const struct node_row *node, struct report_rank *sum, struct report_stage *stages) {
   bool leaves = node->kind == NODE_ES || node->kind == NODE_EV;
   if (node->stream < STREAM_COPY_OUT || node->kind < 0 || node->kind >= NODE_KIND_COUNT) return;
   if (node_kind_get_end((enum node_kind)node->kind) == NODE_IS_RECEIVE) return;
   sum->blocks += leaves;
   sum->block_bytes += leaves ? (double)node->bytes : 0;
   sum->block_seconds += node->end_s - node->start_s;
+  if (node->stage < 0) return;
+  struct report_stage *stage = &stages[node->stage];
+  if (leaves) stage->rank = node->rank;
+  stage->blocks += leaves;
+  stage->bytes += leaves ? (double)node->bytes : 0;
+  stage->seconds += node->end_s - node->start_s;
 }
 
 /* The sums are complete: every instant of begin..end goes to exactly one part. */
@@ -201,7 +231,7 @@ static void add_rank(const struct step_view *v, struct report *report, int32_t r
   double now = v->begin;
   for (int64_t i = v->rank_offset[rank]; i < v->rank_offset[rank + 1]; i++) {
     const struct node_row *node = &v->rows[i];
-    add_block(node, sum);
+    add_block(node, sum, report->stages);
     if (node->stream != STREAM_COMPUTE) continue;
     if (node->start_s > now) {
       add_gap(v, report, sum, now, node);
@@ -218,7 +248,16 @@ static void add_rank(const struct step_view *v, struct report *report, int32_t r
   sum->other += v->end - made;
 }
 
+/* One step may have more stages than those before it. */
+static void make_room(const struct step_view *v, struct report *report) {
+  if (v->n_stages <= report->n_stages) return;
+  report->stages = mem_resize(report->stages, sizeof *report->stages * (size_t)v->n_stages);
+  for (int32_t s = report->n_stages; s < v->n_stages; s++) report->stages[s] = (struct report_stage){.rank = -1};
+  report->n_stages = v->n_stages;
+}
+
 void step_view_add(const struct step_view *v, struct report *report) {
+  make_room(v, report);
   for (int32_t rank = 0; rank < v->n_ranks; rank++) add_rank(v, report, rank);
 }
 

@@ -77,18 +77,34 @@ static void print_kinds(FILE *out, const struct report *r) {
   fprintf(out, "F forward, R recompute, B backward, or I and W its input and weight passes, U update\n");
 }
 
+static void print_moved(FILE *out, int32_t number, double blocks, double bytes, double seconds, double exposed) {
+  fprintf(out, "%5d  %10.6g  %10.2f  %10.2f  %10.2f", number, blocks, bytes / MIB, seconds * 1e3, exposed * 1e3);
+  if (seconds > 0)
+    fprintf(out, "  %7.1f %%\n", 100 * (1 - exposed / seconds));
+  else
+    fprintf(out, "        -\n");
+}
+
 /* What moves; nothing where nothing does. */
 static void print_blocks(FILE *out, const struct report *r) {
+  static const char head[] = "  blocks out         MiB          ms  exposed ms    hidden";
   double all = 0;
   for (int32_t i = 0; i < r->n_ranks; i++) all += r->ranks[i].block_seconds + r->ranks[i].blocks;
   if (all == 0) return;
   fprintf(
       out,
-      "\nrank  blocks out         MiB          ms  (a step: activations that leave for a later backward; ms in which\n"
-      "                                        the rank sends or copies blocks, its own and others', both ways)\n");
-  for (int32_t i = 0; i < r->n_ranks; i++)
-    fprintf(out, "%4d  %10.6g  %10.2f  %10.2f\n", r->ranks[i].rank, r->ranks[i].blocks, r->ranks[i].block_bytes / MIB,
-            r->ranks[i].block_seconds * 1e3);
+      "\nblocks of activations that leave for a later backward, a step; ms: of sending, copying, writing and reading\n"
+      "them, both ways, a rank's own and others'; exposed: compute waited until one was back or gone; else hidden\n");
+  fprintf(out, " rank%s\n", head);
+  for (int32_t i = 0; i < r->n_ranks; i++) {
+    const struct report_rank *rank = &r->ranks[i];
+    print_moved(out, rank->rank, rank->blocks, rank->block_bytes, rank->block_seconds, rank->block_exposed);
+  }
+  fprintf(out, "stage%s\n", head);
+  for (int32_t s = 0; s < r->n_stages; s++) {
+    const struct report_stage *stage = &r->stages[s];
+    if (stage->rank >= 0) print_moved(out, s, stage->blocks, stage->bytes, stage->seconds, stage->exposed);
+  }
 }
 
 static void print_meaning(FILE *out, const struct report *r) {
