@@ -41,6 +41,7 @@ static void measure(struct timeline *t, double seconds, const struct timeline_me
   t->bytes_static = MEM_NEW(int64_t, t->n_ranks);
   step_view_init(&view, t->rows, t->n_rows, seconds);
   step_view_add(&view, &sums);
+  mem_free(sums.stages);
   t->begin_s = view.begin;
   t->end_s = view.end;
   step_view_fini(&view);
