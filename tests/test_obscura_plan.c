@@ -318,6 +318,44 @@ static void test_blocks(void) {
   T_CHECK(count_moves(true) > count_moves(false), "%d, %d", (int)count_moves(true), (int)count_moves(false));
 }
 
+/* Where host memory has room for few blocks of a stage, the others go on to disk; without a disk the plan does not fit. */
+static void check_spill(bool eager, int32_t room) {
+  struct plan_case c;
+  struct plan *plan = NULL;
+  struct dag *dag = NULL;
+  int64_t host[MAX_RANKS], disk[MAX_RANKS], parts[DAG_BLOCK_PARTS], most = 0;
+  open_case(&c, 8, 8, 40, 0);
+  c.request.partition = PARTITION_EVEN;
+  c.options =
+      (struct obscura_options){.steps = OBSCURA_SWAP, .adjusted_stages = 3, .lambda = 8, .beta = 1, .eager = eager};
+  T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
+  for (int32_t k = 0; plan && k < plan->n_moves; k++) {
+    int64_t bytes = dag_measure_block(plan, c.model, plan->moves[k].stage, 0, parts);
+    most = bytes > most ? bytes : most;
+    T_CHECK(plan->moves[k].tier == PLAN_TIER_HOST, "move %d", (int)k);
+  }
+  plan_destroy(&plan);
+  for (int32_t r = 0; r < 8; r++) host[r] = room * most;
+  for (int32_t r = 0; r < 8; r++) disk[r] = INT64_MAX;
+  c.request.host_limit = host;
+  T_CHECK(isinf(time_planner(&c, "obscura", NULL)), "host memory is enough");
+  c.request.disk_limit = disk;
+  int status = planner_run("obscura", &c.request, &plan), n_disk = 0;
+  if (!status) status = dag_build(plan, c.model, &dag);
+  if (!status) status = dag_check(dag, plan);
+  T_CHECK(!status, "eager %d: %s", eager, error_text());
+  for (int32_t k = 0; plan && k < plan->n_moves; k++) n_disk += plan->moves[k].tier == PLAN_TIER_DISK;
+  T_CHECK(n_disk > 3, "eager %d: %d on disk", eager, n_disk);
+  dag_destroy(&dag);
+  plan_destroy(&plan);
+  close_case(&c);
+}
+
+static void test_spill(void) {
+  check_spill(false, 5);
+  check_spill(true, 14); /* what comes back early keeps its place until it is used */
+}
+
 /* ---- Algorithm 1 ---- */
 
 static void test_partition(void) {
@@ -376,6 +414,7 @@ int main(void) {
   test_forced();
   test_identify();
   test_blocks();
+  test_spill();
   test_partition();
   test_never_slower();
   test_notes();

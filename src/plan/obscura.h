@@ -101,6 +101,11 @@ double obscura_get_transfer(const struct obscura *x, const struct obscura_draft 
 /* Lets the blocks of the draft move in its plan, whose orders have their recomputation. */
 int obscura_put_moves(const struct obscura *x, const struct obscura_draft *draft, struct plan *plan);
 
+/* obscura_spill.c: of the n moves of a stage, each of so many bytes, those for which host memory has no room go on to disk, as
+ * far as there is one. */
+void obscura_spill(const struct obscura *x, const struct plan *plan, int32_t stage, int64_t bytes,
+                   struct plan_move *moves, int32_t n);
+
 /* ---- obscura_partition.c ---- */
 
 /* Algorithm 1: layers from the slowest adjusted stage to the fastest other. */

@@ -119,11 +119,26 @@ static int32_t place_blocks(const struct obscura *x, const struct obscura_draft 
   }
 }
 
-static void finish_moves(const struct obscura *x, struct plan_move *moves, int32_t n) {
+/* Bytes of a stage's block that leave. */
+static int64_t measure_moved(const struct obscura *x, const struct obscura_draft *d, int32_t s, const uint32_t *moved) {
+  const struct plan_stage *stage = &d->stages[s];
+  int64_t bytes = 0;
+  for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
+    bytes += measure_mask(x, d, s, l, moved[l]);
+  return bytes;
+}
+
+/* The stage's moves to where the request has them go; how many, or -1 when it cannot go on with so few blocks. */
+static int32_t move_stage(const struct obscura *x, const struct obscura_draft *d, const struct plan *plan, int32_t s,
+                          uint32_t *moved, struct plan_move *moves) {
+  if (!choose_moved(x, d, s, moved)) return 0;
+  int32_t n = place_blocks(x, d, plan, s, moves);
   for (int32_t k = 0; k < n; k++) {
     moves[k].tier = (uint8_t)x->request->swap_tier;
     moves[k].peer = moves[k].peer_start = moves[k].peer_end = moves[k].disk_start = moves[k].disk_end = -1;
   }
+  if (n > 0) obscura_spill(x, plan, s, measure_moved(x, d, s, moved), moves, n);
+  return n;
 }
 
 int obscura_put_moves(const struct obscura *x, const struct obscura_draft *d, struct plan *plan) {
@@ -132,14 +147,13 @@ int obscura_put_moves(const struct obscura *x, const struct obscura_draft *d, st
   int32_t n = 0;
   int status = STATUS_OK;
   for (int32_t s = 0; s < x->n_stages && !status; s++) {
-    int32_t more = choose_moved(x, d, s, moved) ? place_blocks(x, d, plan, s, moves + n) : 0;
+    int32_t more = move_stage(x, d, plan, s, moved, moves + n);
     if (more < 0)
       status = error_raise(STATUS_FAILED, "planner obscura: stage %d cannot go on with %d activation blocks", (int)s,
                            (int)(d->warm_up[s] - d->lambda[s] + 2));
     else
       n += more;
   }
-  finish_moves(x, moves, n);
   if (!status && n > 0) {
     plan_reserve_moves(plan, n);
     for (int32_t k = 0; k < n; k++) plan->moves[k] = moves[k];
