@@ -79,6 +79,26 @@ check grep -qE '^ +1 +8 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.-]+ %$' some.txt || fai
 "$penstock" report some --chrome some.trace > some.out2 2>&1
 check grep -q '"name":"copy_in"' some.trace || fail "no copies among the trace events"
 
+name="host memory down to the last byte, and no more with every checkpoint"
+make_moved host 2 host all -D data.global_batch=16
+host=(-D pipeline.planner=file -D "pipeline.plan_file=$work/host.h5" -D data.global_batch=16)
+"$penstock" plan "$deck" "${host[@]}" -D pipeline.stages=2 -D run.folder="$work/plans/again" --json > host.json 2> /dev/null
+most=$(for rank in 0 1; do get_peak host.json host_bytes $rank; echo; done | sort -n | tail -n 1)
+train short 2 "${host[@]}" -D "memory.host_limit=$((most - 1)) B"
+ends 2
+says_once "^penstock: error: rank [01] needs $most bytes of host memory .*, 1 bytes over its memory.host_limit of $((most - 1))"
+says "what would fit: memory.host_limit of rank [01]: $most B"
+start bounded 2 "${host[@]}" -D "memory.host_limit=$most B" -D run.steps=100000 -D run.checkpoint_every=10
+get_resident() { for pid in $(list_ranks bounded); do grep VmHWM "/proc/$pid/status"; done | awk '{ kib += $2 } END { print kib }'; }
+wait_until has_step bounded 60
+early=$(get_resident)
+wait_until has_step bounded 200
+late=$(get_resident)
+check [ "$late" -le $((early + early / 20)) ] || fail "resident $early KiB after 60 steps, $late after 200"
+touch bounded/stop
+wait_end
+status_is bounded "CHECKPOINTED step [0-9]+"
+
 long=(-D run.steps=100000 -D data.global_batch=64)
 make_moved long 2 disk all "${long[@]}"
 
