@@ -133,6 +133,26 @@ static void test_never_slower(void) {
   }
 }
 
+/* All stages have the memory that 1F1B takes of a late one: recomputation on all before it does not hide, blocks
+ * that leave do. */
+static void test_swap_helps(void) {
+  for (int32_t p = 7; p <= 8; p++) {
+    struct plan_case c;
+    int64_t plain[MAX_RANKS];
+    open_case(&c, 2 * p, p, 60, 1);
+    c.request.partition = PARTITION_EVEN;
+    c.request.n_recompute_stages = 0;
+    double ideal = time_planner(&c, "1f1b", plain);
+    c.request.n_recompute_stages = PLAN_ALL_STAGES;
+    for (int32_t r = 0; r < p; r++) c.limits[r] = plain[p - 4] + (plain[p - 4] - plain[p - 3]) / 2;
+    double with = time_planner(&c, "obscura", NULL);
+    c.request.may_swap = false;
+    double without = time_planner(&c, "obscura", NULL);
+    T_CHECK(with < without * 0.98, "p %d: %g, without %g, without limits %g", (int)p, with, without, ideal);
+    close_case(&c);
+  }
+}
+
 /* A note says what was taken. */
 static void test_notes(void) {
   struct plan_case c;
@@ -417,6 +437,7 @@ int main(void) {
   test_spill();
   test_partition();
   test_never_slower();
+  test_swap_helps();
   test_notes();
   test_without_costs();
   return t_end();
