@@ -69,6 +69,8 @@ says_kinds() { check grep -qE "^ +$1 +$2 " "$output" || fail "the end has no $2 
 output=$work/some.out
 says_kinds EV 16
 says_kinds LD 16
+"$penstock" plan "$deck" -D pipeline.planner=file -D "pipeline.plan_file=$work/some.h5" -D data.global_batch=16 \
+  -D pipeline.stages=4 -D run.folder="$work/plans/again" --json > some.plan.json 2> /dev/null
 "$penstock" report some --json > some.json || fail "no report"
 "$penstock" report some > some.txt || fail "no report"
 # Of eight micro-batches each; the bytes that the plan says; other stages have no row.
@@ -76,6 +78,9 @@ check [ "$(sed -n '/"moved_stages"/,/\]/p' some.json | grep -E '"(stage|rank|blo
   fail "what moves: $(sed -n '/"moved_stages"/,/\]/p' some.json)"
 check [ "$(sed -n '/"moved_stages"/,/\]/p' some.json | grep -c '"exposed_ms": [0-9.e-]*$')" = 2 ] || fail "no times"
 check grep -qE '^ +1 +8 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.-]+ %$' some.txt || fail "no table: $(grep -A 8 'blocks out' some.txt)"
+check grep -qE '"host_peak_bytes": [1-9][0-9]*,' some.json || fail "no host memory"
+check [ "$(grep '"host_peak_bytes"' some.json | tr -dc '0-9\n' | head -n 2)" = "$(grep -h '"host_bytes"' some.plan.json |
+  tr -dc '0-9\n' | head -n 2)" ] || fail "host memory is not what the plan says: $(grep -h 'host.*bytes"' some.json some.plan.json)"
 "$penstock" report some --chrome some.trace > some.out2 2>&1
 check grep -q '"name":"copy_in"' some.trace || fail "no copies among the trace events"
 

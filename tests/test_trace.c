@@ -79,6 +79,7 @@ static void check_trace(const char *path, const struct trace_case *c, const int6
             "step %" PRId64, steps[i]);
   for (int64_t i = 0; i < n_peaks && n_peaks == n_steps * size; i++)
     T_CHECK(peaks[i].rank == i % size && peaks[i].device_bytes == peak_of(steps[i / size], peaks[i].rank) &&
+                peaks[i].host_bytes == 2 * peaks[i].device_bytes && peaks[i].disk_bytes == 3 * peaks[i].device_bytes &&
                 peaks[i].device_static_bytes == 77,
             "peak %" PRId64, i);
   mem_free(rows);

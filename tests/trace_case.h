@@ -60,7 +60,9 @@ static inline void add_step(struct trace *trace, struct comm *comm, const struct
                             .predicted_seconds = (double)step * 0.25,
                             .seconds = (double)step * 0.125,
                             .plan_hash = c->plan->hash,
-                            .start = begin};
+                            .start = begin,
+                            .host_peak = 2 * peak_of(step, rank),
+                            .disk_peak = 3 * peak_of(step, rank)};
   T_CHECK(!trace_add(trace, c->dag, spans, &info, peak_of(step, rank), 77), "%s", error_text());
   mem_free(spans);
 }

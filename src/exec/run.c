@@ -103,7 +103,9 @@ static int add_trace(struct run *run, const struct trainer_result *result) {
                            .seconds = result->seconds,
                            .predicted_seconds = predicted,
                            .plan_hash = graph->plan->hash,
-                           .start = result->start};
+                           .start = result->start,
+                           .host_peak = result->host_peak,
+                           .disk_peak = result->disk_peak};
   for (int32_t i = 0; i < graph->plan->n_micro; i++) row.tokens += graph->plan->micro[i].tokens;
   return trace_add(run->trace, graph->dag, run->trainer->spans, &row, result->peak,
                    graph->dag->device_static[run->rank]);

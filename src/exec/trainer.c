@@ -227,12 +227,12 @@ static int run_training(struct trainer *t, const struct batch *batch, int64_t st
   result->predicted_peak = t->train.peak;
   CHECK(result->peak == result->predicted_peak, "device peak of step %lld is %lld bytes, predicted were %lld",
         (long long)step, (long long)result->peak, (long long)result->predicted_peak);
-  int64_t host = t->device->ops->get_host_memory(t->device).peak;
-  CHECK(host == t->train.host_peak, "host peak of step %lld is %lld bytes, predicted were %lld", (long long)step,
-        (long long)host, (long long)t->train.host_peak);
-  int64_t disk = t->spill ? spill_get_peak(t->spill) : t->train.disk_peak;
-  CHECK(disk == t->train.disk_peak, "disk peak of step %lld is %lld bytes, predicted were %lld", (long long)step,
-        (long long)disk, (long long)t->train.disk_peak);
+  result->host_peak = t->device->ops->get_host_memory(t->device).peak;
+  CHECK(result->host_peak == t->train.host_peak, "host peak of step %lld is %lld bytes, predicted were %lld",
+        (long long)step, (long long)result->host_peak, (long long)t->train.host_peak);
+  result->disk_peak = t->spill ? spill_get_peak(t->spill) : t->train.disk_peak;
+  CHECK(result->disk_peak == t->train.disk_peak, "disk peak of step %lld is %lld bytes, predicted were %lld",
+        (long long)step, (long long)result->disk_peak, (long long)t->train.disk_peak);
   return STATUS_OK;
 }
 

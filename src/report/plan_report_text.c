@@ -126,6 +126,28 @@ static void print_memory(FILE *out, const struct plan_report *r) {
   if (r->plan->n_ranks > RANKS_LISTED) fprintf(out, "... and %d ranks more\n", (int)r->plan->n_ranks - RANKS_LISTED);
 }
 
+static void print_pool(FILE *out, const struct plan_report *r, int32_t rank, enum pool_kind pool, int64_t limit) {
+  fprintf(out, "  %10.2f", (double)dag_get_pool_peak(r->dag, rank, pool, NULL) / MIB);
+  if (limit == INT64_MAX)
+    fprintf(out, "  %10s", "none");
+  else
+    fprintf(out, "  %10.2f", (double)limit / MIB);
+}
+
+/* What blocks wait in, where that is host memory or disk. */
+static void print_pools(FILE *out, const struct plan_report *r) {
+  bool any = false;
+  for (int32_t k = 0; k < r->plan->n_moves; k++) any |= r->plan->moves[k].tier != PLAN_TIER_RANK;
+  if (!any) return;
+  fprintf(out, "\nrank   host peak       limit   disk peak       limit  (MiB)\n");
+  for (int32_t k = 0; k < r->plan->n_ranks && k < RANKS_LISTED; k++) {
+    fprintf(out, "%4d", (int)k);
+    print_pool(out, r, k, POOL_HOST, r->plan->host_limit[k]);
+    print_pool(out, r, k, POOL_DISK, r->plan->disk_limit[k]);
+    fputc('\n', out);
+  }
+}
+
 static void print_picture(FILE *out, const struct plan_report *r) {
   int32_t n_ranks = r->plan->n_ranks < RANKS_DRAWN ? r->plan->n_ranks : RANKS_DRAWN;
   int64_t n = r->dag->rank_offset[n_ranks];
@@ -169,6 +191,7 @@ char *plan_report_format(const struct plan_report *r) {
   print_stages(out, r);
   print_moves(out, r);
   print_memory(out, r);
+  print_pools(out, r);
   print_picture(out, r);
   return close_text(out, &buffer);
 }

@@ -124,7 +124,7 @@ static void finish_ranks(const struct trace_content *c, const struct plan_file *
     rank->block_seconds /= (double)r->n_steps;
     rank->block_exposed /= (double)r->n_steps;
     rank->peak_bytes = -1;
-    rank->limit_bytes = INT64_MAX;
+    rank->limit_bytes = rank->host_limit = rank->disk_limit = INT64_MAX;
   }
   for (int32_t s = 0; s < r->n_stages; s++) {
     struct report_stage *stage = &r->stages[s];
@@ -135,14 +135,19 @@ static void finish_ranks(const struct trace_content *c, const struct plan_file *
   }
   for (int64_t i = 0; i < plan->n_limits; i++) {
     const struct plan_file_limit *limit = &plan->limits[i];
-    if (limit->rank >= 0 && limit->rank < r->n_ranks && limit->device_bytes >= 0)
-      r->ranks[limit->rank].limit_bytes = limit->device_bytes;
+    if (limit->rank < 0 || limit->rank >= r->n_ranks) continue;
+    struct report_rank *rank = &r->ranks[limit->rank];
+    if (limit->device_bytes >= 0) rank->limit_bytes = limit->device_bytes;
+    if (limit->host_bytes >= 0) rank->host_limit = limit->host_bytes;
+    if (limit->disk_bytes >= 0) rank->disk_limit = limit->disk_bytes;
   }
   for (int64_t i = 0; i < c->n_peaks; i++) {
     const struct peak_row *peak = &c->peaks[i];
     if (peak->rank < 0 || peak->rank >= r->n_ranks || peak->step < r->first_step) continue;
     struct report_rank *rank = &r->ranks[peak->rank];
     if (peak->device_bytes > rank->peak_bytes) rank->peak_bytes = peak->device_bytes;
+    if (peak->host_bytes > rank->host_bytes) rank->host_bytes = peak->host_bytes;
+    if (peak->disk_bytes > rank->disk_bytes) rank->disk_bytes = peak->disk_bytes;
   }
 }
 

@@ -46,6 +46,7 @@ struct report_rank {
    * blocks, its own and others', both ways; those of them that its compute waited for; by step. */
   double blocks, block_bytes, block_seconds, block_exposed;
   int64_t peak_bytes, limit_bytes; /* device; peak -1: not in the trace; limit INT64_MAX: none, or no plan.h5 */
+  int64_t host_bytes, host_limit, disk_bytes, disk_limit; /* the same of what blocks wait in; 0: none did */
 };
 
 /* The blocks of one stage, mean over the steps. Exposed: of their time, when compute was idle and a block's coming back or

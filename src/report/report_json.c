@@ -32,6 +32,10 @@ static json_t *make_rank(const struct report_rank *rank, double step) {
   json_object_set_new(object, "block_ms", make_real(rank->block_seconds * 1e3));
   json_object_set_new(object, "block_exposed_ms", make_real(rank->block_exposed * 1e3));
   json_object_set_new(object, "peak_bytes", make_bytes(rank->peak_bytes));
+  json_object_set_new(object, "host_peak_bytes", make_bytes(rank->host_bytes));
+  json_object_set_new(object, "host_limit_bytes", make_bytes(rank->host_limit));
+  json_object_set_new(object, "disk_peak_bytes", make_bytes(rank->disk_bytes));
+  json_object_set_new(object, "disk_limit_bytes", make_bytes(rank->disk_limit));
   json_object_set_new(object, "limit_bytes", make_bytes(rank->limit_bytes));
   return object;
 }

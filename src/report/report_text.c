@@ -85,6 +85,23 @@ static void print_moved(FILE *out, int32_t number, double blocks, double bytes, 
     fprintf(out, "        -\n");
 }
 
+/* What blocks waited in, where they did so in host memory or on disk. */
+static void print_pools(FILE *out, const struct report *r) {
+  bool any = false;
+  for (int32_t i = 0; i < r->n_ranks; i++) any |= r->ranks[i].host_bytes > 0 || r->ranks[i].disk_bytes > 0;
+  if (!any) return;
+  fprintf(out, " rank   host peak       limit   disk peak       limit  (MiB)\n");
+  for (int32_t i = 0; i < r->n_ranks; i++) {
+    const struct report_rank *rank = &r->ranks[i];
+    fprintf(out, "%5d", rank->rank);
+    print_bytes(out, rank->host_bytes, "?");
+    print_bytes(out, rank->host_limit, "none");
+    print_bytes(out, rank->disk_bytes, "?");
+    print_bytes(out, rank->disk_limit, "none");
+    fputc('\n', out);
+  }
+}
+
 /* What moves; nothing where nothing does. */
 static void print_blocks(FILE *out, const struct report *r) {
   static const char head[] = "  blocks out         MiB          ms  exposed ms    hidden";
@@ -105,6 +122,7 @@ static void print_blocks(FILE *out, const struct report *r) {
     const struct report_stage *stage = &r->stages[s];
     if (stage->rank >= 0) print_moved(out, s, stage->blocks, stage->bytes, stage->seconds, stage->exposed);
   }
+  print_pools(out, r);
 }
 
 static void print_meaning(FILE *out, const struct report *r) {

@@ -124,8 +124,12 @@ int trace_add(struct trace *trace, const struct dag *dag, const struct trace_spa
         trace_rows_make_node(dag, first + i, step->step, spans[i].start + shift, spans[i].end + shift);
     add_row(trace, NODES, &row);
   }
-  struct peak_row row = {
-      .step = (int32_t)step->step, .rank = rank, .device_bytes = peak, .device_static_bytes = static_bytes};
+  struct peak_row row = {.step = (int32_t)step->step,
+                         .rank = rank,
+                         .device_bytes = peak,
+                         .host_bytes = step->host_peak,
+                         .disk_bytes = step->disk_peak,
+                         .device_static_bytes = static_bytes};
   add_row(trace, PEAKS, &row);
   if (rank > 0) return STATUS_OK;
   struct step_row line = {.step = (int32_t)step->step,

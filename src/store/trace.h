@@ -25,7 +25,8 @@ struct trace_step {
   double seconds;
   double predicted_seconds; /* NaN: not predicted */
   uint64_t plan_hash;
-  double start; /* of the step, rank 0's clock */
+  double start;                 /* of the step, rank 0's clock */
+  int64_t host_peak, disk_peak; /* bytes of this rank's host memory and spill file */
 };
 
 /* Opens RUN/trace.h5 on rank 0: creates it, or continues it after removing rows of steps above `last_step` (resume). A
