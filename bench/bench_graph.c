@@ -16,6 +16,7 @@
 #include "dag/dag_price.h"
 #include "exec/request.h"
 #include "input/deck.h"
+#include "plan/recompute.h"
 #include "rate.h"
 #include "sim/sim.h"
 
@@ -170,7 +171,8 @@ static void print_planners(void) {
   }
   printf("\n");
   for (const struct planner *const *p = planner_get_all(); *p; p++) {
-    if (!strcmp((*p)->name, "file")) continue; /* takes what another has planned */
+    if (!strcmp((*p)->name, "file")) continue;    /* takes what another has planned */
+    if (!strcmp((*p)->name, "obscura")) continue; /* see print_obscura */
     printf("%-19s", (*p)->name);
     for (int k = 0; k < N_SHAPES; k++) {
       double seconds = measure_planner((*p)->name, &opened[k]);
@@ -183,6 +185,65 @@ static void print_planners(void) {
     printf("\n");
   }
   for (int k = 0; k < N_SHAPES; k++) close_shape(&opened[k]);
+}
+
+/* Planner obscura where memory is short: Llama 2 made deeper, on devices of 80 GB. CPU seconds of planner_run. */
+static double measure_obscura(const struct shape *s, const struct model *model, const struct cost *cost,
+                              bool faithful) {
+  struct obscura_options options = obscura_options_default();
+  struct plan_request request = make_request(s);
+  struct plan *plan = NULL;
+  int64_t *limits = MEM_NEW(int64_t, s->n_ranks);
+  uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
+  for (int32_t r = 0; r < s->n_ranks; r++) limits[r] = (int64_t)80 << 30;
+  for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL);
+  options.faithful = faithful;
+  request.model = model;
+  request.cost = cost;
+  request.partition = PARTITION_AUTO;
+  request.device_limit = limits;
+  request.recompute_ops = ops;
+  request.n_recompute_stages = PLAN_ALL_STAGES;
+  request.recompute_as_needed = true;
+  request.recompute_early = !faithful;
+  request.obscura = &options;
+  request.evaluate = request_evaluate;
+  request.evaluate_context = &request;
+  request.may_swap = true;
+  request.swap_tier = PLAN_TIER_HOST;
+  double begun = rate_get_cpu();
+  must(planner_run("obscura", &request, &plan));
+  double seconds = rate_get_cpu() - begun;
+  plan_destroy(&plan);
+  mem_free(limits);
+  mem_free(ops);
+  return seconds;
+}
+
+static void print_obscura(int32_t n_ranks, int32_t n_micro, int n_blocks) {
+  struct shape s = {.n_ranks = n_ranks, .n_micro = n_micro};
+  struct model *model;
+  struct cost *cost;
+  struct params params;
+  char *notes, *text = deck_wrap_text("bench", "device: {preset: a100-80g, precision: bf16}\ncost: {source: preset}");
+  char *json = mem_format("{\"model_type\": \"llama\", \"vocab_size\": 32000, \"hidden_size\": 5120, "
+                          "\"intermediate_size\": 13824, \"num_hidden_layers\": %d, \"num_attention_heads\": 40, "
+                          "\"max_position_embeddings\": 16384}",
+                          n_blocks);
+  must(params_parse(text, NULL, 0, &params));
+  must(model_create(json, "bench", -1, &model, NULL));
+  model->half = true;
+  must(cost_create(&params, model, n_ranks, &cost, &notes));
+  request_make_worst(n_micro, 1, n_ranks > 8 ? 16384 : 4096, &s.micro);
+  printf("obscura, %d ranks, %d blocks, %d micro-batches: faithful %.1f ms, default %.1f ms\n", (int)n_ranks, n_blocks,
+         (int)n_micro, 1e3 * measure_obscura(&s, model, cost, true), 1e3 * measure_obscura(&s, model, cost, false));
+  mem_free(s.micro);
+  cost_destroy(&cost);
+  model_destroy(&model);
+  params_fini(&params);
+  mem_free(notes);
+  mem_free(text);
+  mem_free(json);
 }
 
 int main(int argc, char **argv) {
@@ -203,6 +264,8 @@ int main(int argc, char **argv) {
   double small = measure_simulator(8, 128), large = measure_simulator(64, 256);
   printf("simulated nodes a second: %.1f million at 8 ranks x 128 micro-batches, %.1f at 64 x 256\n", small, large);
   print_planners();
+  print_obscura(8, 128, 88);
+  print_obscura(64, 256, 128);
   printf("result small=%.1f large=%.1f\n", small, large);
   return 0;
 }

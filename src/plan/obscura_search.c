@@ -79,13 +79,15 @@ static void run_ahead(const struct obscura *x, struct obscura_draft *d, int32_t 
 }
 
 /* How many stages, and how many forwards more: all in a short pipeline, fewer and fewer between in a long one. */
-static int32_t step_on(int32_t value) { return value < 8 ? value + 1 : value + value / 4; }
+static int32_t step_on(const struct obscura *x, int32_t value) {
+  return value < 8 ? value + 1 : x->n_stages <= 64 ? value + value / 4 : 2 * value;
+}
 
 static void try_orders(struct obscura *x, const struct plan_stage *stages, double beta, int32_t rest,
                        struct list *list) {
-  for (int32_t n = 0; n < x->n_stages; n = step_on(n)) {
+  for (int32_t n = 0; n < x->n_stages; n = step_on(x, n)) {
     int32_t most = 2 * (x->n_stages - n);
-    for (int32_t more = n ? 1 : 0; more <= (n ? most : 0); more = step_on(more)) {
+    for (int32_t more = n ? 1 : 0; more <= (n ? most : 0); more = step_on(x, more)) {
       struct obscura_draft *d = obscura_draft_create(x, stages);
       d->beta = beta;
       d->rest = rest;
