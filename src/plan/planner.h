@@ -23,8 +23,8 @@ struct plan_request {
   const double *partition_list; /* configuration's layers (blocks) of each stage of the plan, halves allowed */
   int32_t n_partition;
   int32_t n_micro;
-  const struct plan_micro *micro; /* the worst micro-batches the deck allows */
-  const int64_t *device_limit;    /* [n_ranks] bytes, INT64_MAX: none; NULL: none at all */
+  const struct plan_micro *micro;         /* the worst micro-batches the deck allows */
+  const int64_t *device_limit;            /* [n_ranks] bytes, INT64_MAX: none; NULL: none at all */
   const int64_t *host_limit, *disk_limit; /* the same for blocks that wait in host memory, and on disk */
   bool clip;
   /* What forwards discard. planner_run puts it into whatever plan a planner makes, unless that has its own.
