@@ -37,6 +37,10 @@ ends 0
 for kind in EV LD SW SR; do
   check grep -qE "^ +$kind +4 +[0-9.]+ +[0-9.]+ +[0-9.]+$" disk.out || fail "the end has no prediction of four $kind"
 done
+output=$work/disk.out
+says 'copies of blocks and their files kept cores busy for [0-9.]+ ms a step'
+check grep -qE '^ +"copy_cpu_ms": 0\.[0-9]+,$|^ +"copy_cpu_ms": [1-9][0-9.]*,$' <("$penstock" report disk --json) || fail "no CPU time"
+check grep -qE '^ +"copy_cpu_ms": 0\.0,$' <("$penstock" report plain --json) || fail "CPU time of no copies"
 same_run plain disk
 is_empty
 make_moved disk3 3 disk 1,2
@@ -134,19 +138,25 @@ train undisturbed 2 -D pipeline.planner=1f1b "${long[@]}" -D run.steps="$steps"
 same_run undisturbed vanished
 
 name="a damaged block"
-# shellcheck disable=SC2046
-start damaged 2 $(moved long) "${long[@]}"
-wait_until has_step damaged 2
-file=$(list_files | grep -- '-1.h5$')
 head -c 1048576 /dev/urandom > noise
-while ! is_gone "$job" && [ -e "$file" ]; do dd if=noise of="$file" bs=64k seek=1 conv=notrunc status=none 2> /dev/null; done
-wait_end
-says_once '^penstock: error: '
-says '^penstock: error: on rank 1 \(.+\): .*penstock-spill-.*-1.h5 is damaged: [0-9]+ bytes of activations'
-status_is damaged "FAILED on rank 1 \(.+\): .* is damaged: .*"
-log_ends_with_status damaged
-check "$helper" trace damaged/trace.h5 > trace || fail "the trace is gone: $(cat trace)"
-is_empty
+for rank in 0 1; do
+  # shellcheck disable=SC2046
+  start damaged$rank 2 $(moved long) "${long[@]}"
+  wait_until has_step damaged$rank 2
+  file=$(list_files | grep -- "-$rank.h5$")
+  while ! is_gone "$job" && [ -e "$file" ]; do
+    dd if=noise of="$file" bs=64k seek=1 conv=notrunc,nocreat status=none 2> /dev/null
+  done
+  wait_end
+  who='on rank 1 \(.+\): '
+  [ $rank = 1 ] || who=
+  says_once '^penstock: error: '
+  says "^penstock: error: $who.*penstock-spill-.*-$rank.h5 is damaged: [0-9]+ bytes of activations"
+  status_is damaged$rank "FAILED $who.* is damaged: .*"
+  log_ends_with_status damaged$rank
+  check "$helper" trace damaged$rank/trace.h5 > trace || fail "the trace is gone: $(cat trace)"
+  is_empty
+done
 
 name="a disk that fills up in the middle of a step"
 if command -v prlimit > /dev/null; then

@@ -67,6 +67,29 @@ static void test_jobs(void) {
   worker_destroy(&w);
 }
 
+static void spin(void *context) {
+  for (double end = clock_now() + *(double *)context; clock_now() < end;) continue;
+}
+
+/* A job that sleeps keeps no core busy; one that computes does, for as long as it is let. */
+static void rest(void *context) { clock_sleep(*(double *)context); }
+
+static void test_cpu(void) {
+  struct worker *w = worker_create(NULL, 0);
+  double seconds = 0.05, start, end;
+  T_CHECK(worker_get_cpu(w) == 0, "%g s before any job", worker_get_cpu(w));
+  worker_begin(w, rest, &seconds);
+  wait_for(w, &start, &end);
+  double idle = worker_get_cpu(w);
+  T_CHECK(idle < 0.02, "asleep for %g s", idle);
+  for (int i = 0; i < 2; i++) {
+    worker_begin(w, spin, &seconds);
+    wait_for(w, &start, &end);
+  }
+  T_CHECK(worker_get_cpu(w) > idle + 0.001 && worker_get_cpu(w) < idle + 0.101, "%g s of 0.1", worker_get_cpu(w));
+  worker_destroy(&w);
+}
+
 /* What has begun is done before the worker is gone; two workers do not wait for each other. */
 static void test_two(void) {
   struct worker *a = worker_create(NULL, 0), *b = worker_create(NULL, 0);
@@ -239,6 +262,7 @@ static void test_no_threads(void) {
 int main(void) {
   test_no_threads();
   test_jobs();
+  test_cpu();
   test_two();
   test_cores();
   test_copies();

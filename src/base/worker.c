@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -20,12 +21,20 @@ struct worker {
   void (*job)(void *context);
   void *context;
   double start, end;
+  double cpu; /* of all jobs */
 };
 
+static double get_thread_cpu(void) {
+  struct timespec t;
+  return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) ? 0 : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static void do_job(struct worker *w) {
+  double cpu = get_thread_cpu();
   w->start = clock_now();
   w->job(w->context);
   w->end = clock_now();
+  w->cpu += get_thread_cpu() - cpu;
 }
 
 static void *run_jobs(void *context) {
@@ -91,6 +100,8 @@ bool worker_test(struct worker *w, double *start, double *end) {
   pthread_mutex_unlock(&w->mutex);
   return done;
 }
+
+double worker_get_cpu(const struct worker *w) { return w->cpu; }
 
 void worker_destroy(struct worker **worker) {
   struct worker *w = *worker;

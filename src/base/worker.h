@@ -14,5 +14,7 @@ void worker_destroy(struct worker **worker);
 void worker_begin(struct worker *worker, void (*job)(void *context), void *context);
 /* True once the job has ended; *start and *end (clock_now) then tell when it ran. Without a job: true, both 0. */
 bool worker_test(struct worker *worker, double *start, double *end);
+/* Seconds that its jobs have kept a core busy since it was made; while no job is under way. */
+double worker_get_cpu(const struct worker *worker);
 
 #endif

@@ -77,6 +77,8 @@ struct device_ops {
    * seen to end; asks whether it has, and between which times (clock_now) it ran. */
   void (*copy_begin)(struct device *device, enum copy_way way, const struct copy_part *parts, int n);
   bool (*copy_test)(struct device *device, enum copy_way way, double *start, double *end);
+  /* Seconds that copies have kept cores busy so far (those of the rank, where it has no engines of its own for them). */
+  double (*get_copy_cpu)(const struct device *device);
   /* One op in one pass. */
   void (*run)(struct device *device, enum pass pass, const struct op_call *call);
   /* Vectors of n floats (see kernels.h for their contracts). */

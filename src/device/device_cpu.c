@@ -96,6 +96,13 @@ static bool copy_test_cpu(struct device *device, enum copy_way way, double *star
   return worker_test(cpu_of(device)->copiers[way].worker, start, end);
 }
 
+static double get_copy_cpu_cpu(const struct device *device) {
+  const struct device_cpu *cpu = (const struct device_cpu *)device;
+  double sum = 0;
+  for (int way = 0; way < COPY_WAY_COUNT; way++) sum += worker_get_cpu(cpu->copiers[way].worker);
+  return sum;
+}
+
 static void read_cpu(struct device *device, void *host, const void *memory, int64_t bytes) {
   (void)device;
   memcpy(host, memory, (size_t)bytes);
@@ -160,6 +167,7 @@ const struct device_ops device_cpu_ops = {
     .free_host = free_host_cpu,
     .copy_begin = copy_begin_cpu,
     .copy_test = copy_test_cpu,
+    .get_copy_cpu = get_copy_cpu_cpu,
     .run = run_cpu,
     .fill = do_fill_cpu,
     .add = do_add_cpu,

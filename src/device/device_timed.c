@@ -86,6 +86,11 @@ static void copy_begin_timed(struct device *device, enum copy_way way, const str
   (void)device, (void)way, (void)parts, (void)n;
 }
 
+static double get_copy_cpu_timed(const struct device *device) {
+  (void)device;
+  return 0;
+}
+
 static bool copy_test_timed(struct device *device, enum copy_way way, double *start, double *end) {
   (void)device, (void)way;
   *start = *end = 0;
@@ -159,6 +164,7 @@ const struct device_ops device_timed_ops = {
     .free_host = free_host_timed,
     .copy_begin = copy_begin_timed,
     .copy_test = copy_test_timed,
+    .get_copy_cpu = get_copy_cpu_timed,
     .run = run_timed,
     .fill = fill_timed,
     .add = add_timed,

@@ -16,6 +16,7 @@ static inline int forecast_op_slot(enum layer_kind layer, int op, enum compariso
 /* Seconds of one step; kinds of receives, which last as long as their senders let them, are 0. */
 struct forecast {
   double step;
+  double copy_cpu; /* that copies of blocks and their files keep cores busy; measured alone */
   double kinds[NODE_KIND_COUNT];
   double ops[FORECAST_OPS];
 };

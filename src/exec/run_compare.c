@@ -93,6 +93,7 @@ double run_compare_step(const struct run *run, const struct trainer_result *resu
   const struct trainer *t = run->trainer;
   struct forecast measured;
   forecast_measure(t->train.dag, run->rank, t->spans, t->op_seconds, result->seconds, &measured);
+  measured.copy_cpu = result->copy_cpu;
   tally_add(c->measured, (const double *)&measured);
   if (run->rank != 0) return NAN;
   predict(run);
@@ -112,6 +113,7 @@ static void gather_measured_all(const struct run *run, struct forecast *sum) {
   if (run->rank != 0) return;
   *sum = all[0];
   for (int r = 1; r < run->size; r++) {
+    sum->copy_cpu += all[r].copy_cpu;
     for (int k = 0; k < NODE_KIND_COUNT; k++) sum->kinds[k] += all[r].kinds[k];
     for (int slot = 0; slot < FORECAST_OPS; slot++) sum->ops[slot] += all[r].ops[slot];
   }
@@ -158,6 +160,7 @@ static void make_comparison(const struct run *run, const struct forecast *measur
                              .measured_step_s = measured->step,
                              .predicted_bubble = forecast_get_bubble(&predicted, run->size),
                              .measured_bubble = forecast_get_bubble(measured, run->size),
+                             .copy_cpu_s = measured->copy_cpu,
                              .n_steps = tally_count(c->measured)};
   list_kinds(c, &predicted, measured, out);
   if (!trainer_keeps_time(run->trainer)) list_ops(run, &predicted, measured, out);

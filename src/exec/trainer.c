@@ -201,6 +201,10 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
   return status;
 }
 
+static double get_copy_cpu(const struct trainer *t) {
+  return t->device->ops->get_copy_cpu(t->device) + (t->spill ? spill_get_cpu(t->spill) : 0);
+}
+
 static int run_training(struct trainer *t, const struct batch *batch, int64_t step, bool keep_gradients,
                         struct trainer_result *result) {
   *result = (struct trainer_result){.finite = true, .bad_layer = -1, .bad_tensor = -1, .start = clock_now()};
@@ -208,6 +212,7 @@ static int run_training(struct trainer *t, const struct batch *batch, int64_t st
   result->skipped = batch->labels == 0;
   if (result->skipped) return STATUS_OK;
   struct exec_result run;
+  double copy_cpu = get_copy_cpu(t);
   int status = update_graph(t, batch, false);
   if (!status) status = run_graph(t, &t->train, batch, step, keep_gradients, &run);
   if (status) return status;
@@ -222,6 +227,7 @@ static int run_training(struct trainer *t, const struct batch *batch, int64_t st
     result->seconds = run.seconds;
   }
   result->modelled = run.modelled;
+  result->copy_cpu = get_copy_cpu(t) - copy_cpu;
   result->late = run.late;
   result->peak = t->device->ops->get_memory(t->device).peak;
   result->predicted_peak = t->train.peak;

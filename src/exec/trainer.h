@@ -58,6 +58,7 @@ struct trainer_result {
   int bad_tensor;
   double start, seconds;        /* of this rank's clock */
   int64_t peak, predicted_peak; /* bytes of this rank's device */
+  double copy_cpu;              /* seconds that copies of blocks and their files kept this rank's cores busy */
   int64_t host_peak, disk_peak; /* the same of host memory and its spill file, as predicted too */
   double modelled, late;        /* see exec_result */
 };

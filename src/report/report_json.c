@@ -65,6 +65,7 @@ static json_t *make_comparison(const struct comparison *c) {
   json_object_set_new(root, "measured_step_ms", make_real(c->measured_step_s * 1e3));
   json_object_set_new(root, "predicted_bubble_share", make_real(c->predicted_bubble));
   json_object_set_new(root, "measured_bubble_share", make_real(c->measured_bubble));
+  json_object_set_new(root, "copy_cpu_ms", make_real(c->copy_cpu_s * 1e3));
   for (int64_t i = 0; i < c->n_kinds; i++) {
     const struct kind_row *row = &c->kinds[i];
     json_t *object = make_times(row->count, row->predicted_s, row->measured_s);

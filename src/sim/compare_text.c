@@ -53,6 +53,7 @@ static void print_row(FILE *out, const char *name, int64_t count, double predict
 
 static void print_kinds(FILE *out, const struct comparison *c) {
   bool waits = false;
+  char ms[MOST_TEXT];
   fprintf(out, "  %-24s %7s %12s %12s %7s\n", "node", "a step", "predicted ms", "measured ms", "ratio");
   for (int64_t i = 0; i < c->n_kinds; i++) {
     const struct kind_row *row = &c->kinds[i];
@@ -61,6 +62,9 @@ static void print_kinds(FILE *out, const struct comparison *c) {
     fputc('\n', out);
     waits |= node_kind_get_stream((enum node_kind)row->kind) != STREAM_COMPUTE;
   }
+  if (c->copy_cpu_s > 0)
+    fprintf(out, "  copies of blocks and their files kept cores busy for %s ms a step, all ranks together\n",
+            format_ms(c->copy_cpu_s, ms));
   if (waits) fprintf(out, "  (measured sends and N also wait for the other rank)\n");
 }
 

@@ -1,5 +1,6 @@
 #include "store/comparison.h"
 
+#include <math.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -48,6 +49,7 @@ int comparison_write(struct h5_file *file, const struct comparison *c) {
   if (!status) status = h5_write_double(file, "/", #member, c->member);
   NUMBERS(X)
 #undef X
+  if (!status) status = h5_write_double(file, "/", "copy_cpu_s", c->copy_cpu_s);
   if (!status) status = h5_write_int(file, "/", "compared_steps", c->n_steps);
   if (!status) status = h5_write_text(file, "/", "cost_source", c->cost_source);
   if (!status) status = h5_write_int(file, "/", "cost_is_measured", c->cost_is_measured);
@@ -93,6 +95,10 @@ static int read_file(struct h5_file *file, const char *path, struct comparison *
   if (!status) status = check_rows(path, c);
   if (!status) status = h5_read_int(file, "/", "compared_steps", &c->n_steps);
   c->cost_is_measured = measured != 0;
+  if (!status && h5_read_double(file, "/", "copy_cpu_s", &c->copy_cpu_s)) { /* traces of before it was kept */
+    c->copy_cpu_s = NAN;
+    error_clear();
+  }
   return status;
 }
 

@@ -1,5 +1,5 @@
 /* A run's times beside those that were predicted, as trace.h5 keeps them from the run's end on: tables /kinds and /ops,
- * attributes predicted_step_s, measured_step_s, predicted_bubble, measured_bubble, compared_steps, cost_source,
+ * attributes predicted_step_s, measured_step_s, predicted_bubble, measured_bubble, copy_cpu_s, compared_steps, cost_source,
  * cost_is_measured of the root. Seconds and counts are of one step, of all ranks together; NaN: not known.
  */
 #ifndef PENSTOCK_STORE_COMPARISON_H
@@ -37,6 +37,7 @@ struct comparison {
   bool cost_is_measured; /* measured, on the device that ran */
   double predicted_step_s, measured_step_s;
   double predicted_bubble, measured_bubble; /* idle compute / (ranks x step) */
+  double copy_cpu_s;                        /* that copies of blocks and their files kept cores busy; NaN: not known */
   int64_t n_steps;                          /* whose medians the measured times are */
   int64_t n_kinds, n_ops;
   struct kind_row *kinds;

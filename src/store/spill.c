@@ -250,6 +250,8 @@ int64_t spill_get_used(const struct spill *s) { return s->used; }
 int64_t spill_get_peak(const struct spill *s) { return s->peak; }
 void spill_reset_peak(struct spill *s) { s->peak = s->used; }
 
+double spill_get_cpu(const struct spill *s) { return worker_get_cpu(s->worker); }
+
 /* ---- jobs ---- */
 
 /* On the worker's thread: no errors are recorded here. */

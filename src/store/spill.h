@@ -31,7 +31,8 @@ int64_t spill_alloc(struct spill *spill, int64_t bytes, const char *what);
 void spill_free(struct spill *spill, int64_t place);
 int64_t spill_get_used(const struct spill *spill);
 int64_t spill_get_peak(const struct spill *spill);
-void spill_reset_peak(struct spill *spill); /* to what is used now */
+void spill_reset_peak(struct spill *spill);      /* to what is used now */
+double spill_get_cpu(const struct spill *spill); /* seconds that its jobs have kept a core busy; none under way */
 
 /* Begin to write or read the whole block at a place, beside all else: one job at a time, `data` stays as it is until it has
  * ended. */
