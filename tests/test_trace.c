@@ -122,7 +122,7 @@ static void test_steps(const char *path, const struct trace_case *c) {
 static void test_comparison(const char *path, const struct trace_case *c) {
   struct kind_row kinds[] = {{NODE_F, 8, 0.25, 0.5}, {NODE_U, 3, 1e-3, NAN}};
   struct op_row ops[] = {{LAYER_MLP, 1, OP_MATMUL, COMPARISON_RECOMPUTE, 5, 0.125, 0.375}};
-  struct comparison given = {"a source", true, 0.75, 1.5, 0.25, 0.375, 7, 2, 1, kinds, ops}, back;
+  struct comparison given = {"a source", true, 0.75, 1.5, 0.25, 0.375, 0.5, 7, 2, 1, kinds, ops}, back;
   struct trace *trace;
   for (int i = 0; i < 2; i++) {
     T_CHECK(!trace_open_all(comm, path, 4 + i, &trace), "%s", error_text());
@@ -138,7 +138,8 @@ static void test_comparison(const char *path, const struct trace_case *c) {
     if (rank > 0) continue;
     T_CHECK(!comparison_read(path, &back), "%s", error_text());
     T_CHECK(back.n_steps == 7 + i && back.n_kinds == 2 && back.n_ops == 1 && back.cost_is_measured &&
-                !strcmp(back.cost_source, "a source") && back.predicted_step_s == 0.75 && back.measured_bubble == 0.375,
+                !strcmp(back.cost_source, "a source") && back.predicted_step_s == 0.75 &&
+                back.measured_bubble == 0.375 && back.copy_cpu_s == 0.5,
             "another comparison: %d steps, %d kinds", (int)back.n_steps, (int)back.n_kinds);
     T_CHECK(back.kinds[0].kind == NODE_F && back.kinds[0].count == 8 && back.kinds[0].measured_s == 0.5 &&
                 isnan(back.kinds[1].measured_s) && back.ops[0].layer == LAYER_MLP && back.ops[0].op == 1 &&
