@@ -224,12 +224,13 @@ static void list_seeds(const struct obscura *x, const struct plan_stage *paper, 
   mem_free(cut);
 }
 
-/* rest: blocks that stay at least where some leave, the fewer the less time there is for those on their way; 0: none leave. */
-static void search_seeds(struct obscura *x, const struct seeds *seeds, int32_t rest, struct obscura_draft **best) {
+/* rest: blocks that stay at least where some leave, the fewer the less time there is for those on their way. */
+static void search_seeds(struct obscura *x, const struct seeds *seeds, bool swaps, int32_t rest,
+                         struct obscura_draft **best) {
   struct list list = {.n = 0};
   for (int i = 0; i < seeds->n; i++) {
     double part = 0;
-    if (rest > 0) {
+    if (swaps) {
       struct obscura_draft *d = obscura_draft_create(x, seeds->stages[i]);
       part = x->options.beta == OBSCURA_AUTO ? get_hidden_part(x, d) : x->options.beta;
       obscura_draft_destroy(&d);
@@ -246,7 +247,7 @@ static struct obscura_draft *make_least(struct obscura *x, const struct plan_sta
   d->beta = 1;
   for (int32_t s = 0; s < x->n_stages; s++) {
     obscura_draft_discard(x, d, s, ops);
-    d->lambda[s] = obscura_may_swap(x) && d->warm_up[s] > 3 ? d->warm_up[s] - 1 : 0;
+    d->lambda[s] = obscura_may_swap(x) && d->warm_up[s] > 2 ? d->warm_up[s] : 0;
   }
   mem_free(ops);
   return d;
@@ -256,8 +257,8 @@ struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *pa
   struct obscura_draft *best = paper;
   struct seeds seeds = {.n = 0};
   list_seeds(x, paper->stages, rival, &seeds);
-  search_seeds(x, &seeds, 0, &best);
-  for (int32_t rest = 1; rest <= MOST_REST && obscura_may_swap(x); rest++) search_seeds(x, &seeds, rest, &best);
+  search_seeds(x, &seeds, false, 0, &best);
+  for (int32_t rest = 0; rest <= MOST_REST && obscura_may_swap(x); rest++) search_seeds(x, &seeds, true, rest, &best);
   if (x->request->recompute_ops) spare_micro(x, &best);
   if (isinf(best->seconds)) {
     obscura_draft_destroy(&best);

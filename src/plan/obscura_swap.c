@@ -110,7 +110,7 @@ static int32_t place_eagerly(const struct plan *plan, int32_t s, int32_t rest, i
 static int32_t place_blocks(const struct obscura *x, const struct obscura_draft *d, const struct plan *plan, int32_t s,
                             struct plan_move *moves) {
   int32_t rest = d->warm_up[s] - d->lambda[s], span = get_span(x, d, s);
-  if (rest < 1) rest = 1;
+  if (rest < 0) rest = 0;
   if (x->options.eager) return place_eagerly(plan, s, rest, span, moves);
   for (int32_t most = rest + 2;; most++) { /* very few are not enough for every order */
     struct residency rule = {.stage = s, .capacity = most, .span = span};
