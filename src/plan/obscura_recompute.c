@@ -175,25 +175,29 @@ static void try_all_blocks(struct programme *ip) {
   }
 }
 
-/* The draft with a choice, as it would run: what it takes beyond what was reckoned is discarded too. */
-static struct obscura_draft *make_choice(struct obscura *x, const struct obscura_draft *from,
-                                         const struct choice *choice) {
+/* All adjusted stages discard `need` bytes each, and what the plan takes beyond what was reckoned. */
+static void discard_alike(struct obscura *x, struct obscura_draft *d, int64_t need) {
   enum { TRIES = 4 };
-  struct obscura_draft *d = obscura_draft_dup(x, from);
-  set_blocks(d, choice->lambda, choice->beta);
-  int64_t need = choice->discard;
-  if (!obscura_chooses_ops(x)) {
-    obscura_draft_evaluate(x, d);
-    return d;
-  }
   for (int t = 0; t < TRIES; t++) {
     for (int32_t s = 0; s < d->n_adjusted; s++) discard_bytes(x, d, s, need);
-    if (!obscura_draft_evaluate(x, d)) break;
+    if (!obscura_draft_evaluate(x, d)) return;
     for (int32_t s = 0; s < d->n_adjusted; s++) {
       int64_t more = obscura_get_discard(x, d, s);
       if (more > need || more < 0) need = more < 0 ? INT64_MAX : more;
     }
   }
+}
+
+/* The draft with a choice; without an evaluation Eq. 3 is what is known of it. */
+static struct obscura_draft *make_choice(struct obscura *x, const struct obscura_draft *from,
+                                         const struct choice *choice) {
+  struct obscura_draft *d = obscura_draft_dup(x, from);
+  set_blocks(d, choice->lambda, choice->beta);
+  if (obscura_chooses_ops(x))
+    discard_alike(x, d, choice->discard);
+  else
+    obscura_draft_evaluate(x, d);
+  if (!x->request->evaluate && !isinf(d->seconds)) d->seconds = choice->seconds;
   return d;
 }
 
