@@ -391,21 +391,56 @@ static void test_stale(void) {
   T_CHECK(count_files() == 2, "%d files: a killed process has cleaned up?", count_files());
   make_file("notes.h5", 1e5);
   make_file("penstock-spill-of-mine.txt", 1e5);
-  make_file("penstock-spill-x-host-1-0.h5.tmp", 0);
+  make_file("penstock-spill-x-host-1-0.h5.tmp", 0); /* process 1 lives */
   make_file("penstock-spill-y-host-1-0.h5.tmp", 1e5);
+  make_file("penstock-spill-z-host-1-0.h5", 0);
+  make_file("penstock-spill-y-host-1-1.h5", 1e5);
   struct spill *next = NULL;
   T_CHECK(!spill_open(folder, "next", 0, INT64_MAX, MIB, &next), "%s", error_text());
-  T_CHECK(count_files() == 5, "%d files: two of this process and the three of others are to be there", count_files());
+  T_CHECK(count_files() == 6, "%d files: two of this process and four others are to be there", count_files());
   T_CHECK(has_file("notes.h5") && has_file("penstock-spill-of-mine.txt"), "a file that is no run's was removed");
-  T_CHECK(has_file("penstock-spill-x-host-1-0.h5.tmp") && !has_file("penstock-spill-y-host-1-0.h5.tmp"),
+  T_CHECK(has_file("penstock-spill-x-host-1-0.h5.tmp") && has_file("penstock-spill-z-host-1-0.h5") &&
+              !has_file("penstock-spill-y-host-1-0.h5.tmp") && !has_file("penstock-spill-y-host-1-1.h5"),
           "a file that is being made is left alone, one that was not finished is removed");
   spill_close(&next);
   spill_close(&s);
-  static const char *const names[] = {"notes.h5", "penstock-spill-of-mine.txt", "penstock-spill-x-host-1-0.h5.tmp"};
-  for (int k = 0; k < 3; k++) {
+  static const char *const names[] = {"notes.h5", "penstock-spill-of-mine.txt", "penstock-spill-x-host-1-0.h5.tmp",
+                                      "penstock-spill-z-host-1-0.h5"};
+  for (int k = 0; k < 4; k++) {
     char *path = mem_format("%s/%s", folder, names[k]);
     unlink(path);
     mem_free(path);
+  }
+  T_CHECK(count_files() == 0, "%d files are left", count_files());
+}
+
+/* Ranks of a node that start at once look at each other's files while these are being made. */
+static void start_together(void) {
+  for (int i = 0; i < 40; i++) {
+    struct spill *s = NULL;
+    T_CHECK(!spill_open(folder, "together", 0, INT64_MAX, 4096, &s), "%s", error_text());
+    T_CHECK(!s || !access(spill_get_path(s), F_OK), "a live file was removed");
+    spill_close(&s);
+  }
+}
+
+static void test_together(void) {
+  enum { N = 6 };
+  pid_t children[N];
+  fflush(NULL);
+  for (int i = 0; i < N; i++) {
+    children[i] = fork();
+    if (children[i] == 0) {
+      t_failures = 0;
+      start_together();
+      fflush(NULL);
+      _exit(t_failures ? 1 : 0);
+    }
+  }
+  for (int i = 0; i < N; i++) {
+    int how = 0;
+    T_CHECK(waitpid(children[i], &how, 0) == children[i] && WIFEXITED(how) && WEXITSTATUS(how) == 0, "child %d: %x", i,
+            how);
   }
   T_CHECK(count_files() == 0, "%d files are left", count_files());
 }
@@ -433,6 +468,7 @@ int main(void) {
   test_folder();
   test_vanished();
   test_stale();
+  test_together();
   test_close();
   rmdir(folder);
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());

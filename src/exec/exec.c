@@ -295,12 +295,14 @@ static void describe_wait(const struct exec *x, char *text, size_t size) {
   const struct dag *dag = x->step->dag;
   int32_t next = get_next(x, STREAM_COMPUTE);
   int used = snprintf(text, size, "waiting");
-  for (int stream = STREAM_SEND; stream <= STREAM_COPY_IN; stream++) {
+  for (int stream = STREAM_SEND; stream <= STREAM_DISK; stream++) {
     int32_t id = x->streams[stream].active;
-    if (id < 0) continue;
+    if (id < 0 || used >= (int)size) continue;
     char name[64];
     dag_describe_node(&dag->nodes[id], name, sizeof name);
-    if (used < (int)size)
+    if (dag->nodes[id].peer < 0)
+      used += snprintf(text + used, size - (size_t)used, " for %s", name);
+    else
       used += snprintf(text + used, size - (size_t)used, " for rank %d (%s)", dag->nodes[id].peer, name);
   }
   if (next < 0 || used >= (int)size) return;

@@ -3,13 +3,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
@@ -18,8 +21,8 @@
 #include "store/h5.h"
 
 static const char prefix[] = "penstock-spill-", suffix[] = ".h5", unfinished[] = ".h5.tmp";
-/* A file is unfinished for the moment in which it is made; longer when its maker was killed then. */
-static const double UNFINISHED_SECONDS = 600;
+/* A file is made and locked in a moment, unless its maker was killed then. */
+static const double MAKING_SECONDS = 60;
 
 struct block {
   int64_t place, bytes; /* place: in the dataset */
@@ -55,16 +58,23 @@ static bool ends_with(const char *name, const char *end) {
   return n >= m && !strcmp(name + n - m, end);
 }
 
-/* Removes a file of a run that is gone: the lock of one that lives is held. */
+/* Whether the process in "...-PID-RANK.h5" lives, or one that has got its number. */
+static bool has_maker(const char *name) {
+  const char *rank = strrchr(name, '-'), *pid = rank;
+  while (pid > name && *--pid != '-') continue;
+  long number = strtol(pid + 1, NULL, 10);
+  return number > 0 && (!kill((pid_t)number, 0) || errno == EPERM);
+}
+
+/* Removes a file of a run that is gone: the lock of one that lives is held, or about to be taken. */
 static void remove_stale(const char *folder, const char *name) {
   bool half = ends_with(name, unfinished);
   if (strncmp(name, prefix, strlen(prefix)) || (!half && !ends_with(name, suffix))) return;
   char *path = mem_format("%s/%s", folder, name);
   int descriptor = open(path, O_RDWR | O_CLOEXEC);
   struct stat status;
-  bool old =
-      descriptor >= 0 && !fstat(descriptor, &status) && difftime(time(NULL), status.st_mtime) > UNFINISHED_SECONDS;
-  if (descriptor >= 0 && !flock(descriptor, LOCK_EX | LOCK_NB) && (old || !half)) unlink(path);
+  bool old = descriptor >= 0 && !fstat(descriptor, &status) && difftime(time(NULL), status.st_mtime) > MAKING_SECONDS;
+  if (descriptor >= 0 && !flock(descriptor, LOCK_EX | LOCK_NB) && (old || !has_maker(name))) unlink(path);
   if (descriptor >= 0) close(descriptor);
   mem_free(path);
 }
@@ -123,6 +133,7 @@ static int open_file(struct spill *s) {
     if (!failure && has_name(s)) break;
     if (s->descriptor >= 0) close(s->descriptor);
     s->descriptor = -1;
+    clock_sleep(1e-3 * tries);
   }
   if (s->descriptor < 0)
     return error_raise(STATUS_FAILED, "%s cannot be opened and locked: %s", s->path,
