@@ -42,11 +42,11 @@ grep -q '^.B optimizer.lr' made || fail "no optimizer.lr in the man page"
 
 # Decks of the tree.
 n=0
-for deck in "$source"/inputs/*.yml; do
+for deck in "$source"/inputs/*.yml "$source"/inputs/obscura/*b*.yml; do
   expect 0 ': OK, ' "$deck"
   n=$((n + 1))
 done
-[ $n -ge 3 ] || fail "only $n decks in inputs"
+[ $n -ge 12 ] || fail "only $n decks in inputs"
 
 cat > bad.yml << 'DECK'
 run:
