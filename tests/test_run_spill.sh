@@ -108,7 +108,7 @@ touch bounded/stop
 wait_end
 status_is bounded "CHECKPOINTED step [0-9]+"
 
-long=(-D run.steps=100000 -D data.global_batch=64)
+long=(-D run.steps=100000 -D data.global_batch=32)
 make_moved long 2 disk all "${long[@]}"
 
 name="a vanished folder does no harm; files have the size of what they hold"
@@ -123,8 +123,8 @@ for rank in 0 1; do
   planned=$(get_peak vanished.json disk_bytes "$rank")
   file=$(list_files | grep -- "-$rank.h5$")
   kept=$(($(stat -c %b "$file") * 512))
-  # Its own head, and a rounding of at most 4 KiB for each of 32 blocks.
-  check [ "${planned:-0}" -gt 0 ] && [ "$kept" -ge "$planned" ] && [ "$kept" -le $((planned + 65536 + 33 * 4096)) ] ||
+  # Its own head, and a rounding of at most 4 KiB for each of 16 blocks.
+  check [ "${planned:-0}" -gt 0 ] && [ "$kept" -ge "$planned" ] && [ "$kept" -le $((planned + 65536 + 17 * 4096)) ] ||
     fail "rank $rank: $kept bytes on the disk for $planned planned"
 done
 rm -r "$spill"
@@ -172,6 +172,7 @@ if command -v prlimit > /dev/null; then
 fi
 
 name="a rank is killed"
+long=(-D run.steps=100000 -D data.global_batch=12)
 make_moved three 3 disk all "${long[@]}"
 # shellcheck disable=SC2046
 start killed 3 $(moved three) "${long[@]}" -D run.checkpoint_every=2
