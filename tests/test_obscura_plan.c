@@ -95,6 +95,16 @@ static void draw_limits(struct plan_case *c, int part) {
     c->limits[r] = alike ? low + (high - low) * part / 10 : least[r] + (most[r] - least[r]) * part / 10;
 }
 
+/* Plans in which a late micro-batch keeps what earlier ones discard, and in which blocks leave. */
+static int n_spared, n_moving;
+
+static void count_kinds(const struct plan *plan) {
+  bool spared = false;
+  for (int32_t k = 0; k < plan->n_recompute; k++) spared = spared || plan->recompute[k].last_micro < plan->n_micro - 1;
+  n_spared += spared;
+  n_moving += plan->n_moves > 0;
+}
+
 static void check_plan(struct plan_case *c) {
   struct plan *plan = NULL;
   struct dag *dag = NULL;
@@ -102,6 +112,7 @@ static void check_plan(struct plan_case *c) {
   if (!status) status = dag_build(plan, c->model, &dag);
   if (!status) status = dag_check(dag, plan);
   T_CHECK(!status, "p %d m %d: %s", (int)c->request.n_ranks, (int)c->request.n_micro, error_text());
+  if (!status) count_kinds(plan);
   dag_destroy(&dag);
   plan_destroy(&plan);
 }
@@ -131,6 +142,7 @@ static void test_never_slower(void) {
     check_never_slower(&c, trial);
     close_case(&c);
   }
+  T_CHECK(n_spared > 0 && n_moving > 0, "%d plans spare micro-batches, blocks leave in %d", n_spared, n_moving);
 }
 
 /* All stages have the memory that 1F1B takes of a late one: recomputation on all before it does not hide, blocks

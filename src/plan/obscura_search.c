@@ -173,22 +173,29 @@ static void judge_list(struct obscura *x, struct list *list, struct obscura_draf
   list->n = 0;
 }
 
-/* Only as many micro-batches recompute as memory asks for. */
+/* Keeps a draft in which fewer micro-batches recompute, if it is no slower. True when it fits. */
+static bool spare(struct obscura *x, int32_t n, struct obscura_draft **best) {
+  struct obscura_draft *d = obscura_draft_dup(x, *best);
+  d->n_recompute = n;
+  obscura_draft_evaluate(x, d);
+  bool fits = !isinf(d->seconds), takes = d->seconds <= (*best)->seconds * (1 + 1e-12);
+  obscura_draft_destroy(takes ? best : &d);
+  if (takes) *best = d;
+  return fits;
+}
+
+/* Only as many micro-batches recompute as memory asks for, the first ones. */
 static void spare_micro(struct obscura *x, struct obscura_draft **best) {
+  enum { TRIES = 6 };
   int32_t low = 0, high = (*best)->n_recompute;
   bool any = false;
   for (int32_t s = 0; s < x->n_stages; s++) any = any || (*best)->recompute[s] > 0;
-  for (int t = 0; any && t < 6 && high - low > 1; t++) {
-    struct obscura_draft *d = obscura_draft_dup(x, *best);
-    int32_t middle = t == 0 ? high - 1 : low + (high - low) / 2;
-    d->n_recompute = middle;
-    obscura_draft_evaluate(x, d);
-    bool fits = !isinf(d->seconds);
-    obscura_draft_keep(&d, best);
-    if (fits)
+  if (isinf((*best)->seconds) || !any || high <= 1 || !spare(x, high - 1, best)) return;
+  high--;
+  for (int t = 0; t < TRIES && high - low > 1; t++) {
+    int32_t middle = low + (high - low) / 2;
+    if (spare(x, middle, best))
       high = middle;
-    else if (t == 0)
-      return;
     else
       low = middle;
   }
