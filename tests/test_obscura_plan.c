@@ -196,6 +196,27 @@ static void test_without_costs(void) {
   close_case(&c);
 }
 
+/* What the deck names is discarded or nothing is; with none nothing ever is. */
+static void test_named(void) {
+  static const enum recompute_set sets[] = {RECOMPUTE_MLP, RECOMPUTE_NONE};
+  for (int trial = 0; trial < 12; trial++) {
+    struct plan_case c;
+    struct plan *plan = NULL;
+    enum recompute_set set = sets[trial % 2];
+    open_case(&c, 12, 4, 12, 0);
+    draw_limits(&c, 3 + trial / 2);
+    for (int32_t l = 0; l < c.model->n_layers; l++) c.ops[l] = recompute_get_ops(&c.model->layers[l], set);
+    c.request.recompute_as_needed = false;
+    if (set == RECOMPUTE_NONE) c.request.recompute_ops = NULL;
+    T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
+    for (int32_t k = 0; plan && k < plan->n_recompute; k++)
+      T_CHECK(set != RECOMPUTE_NONE && plan->recompute[k].ops == c.ops[plan->recompute[k].layer],
+              "trial %d layer %d: %x", trial, (int)plan->recompute[k].layer, (unsigned)plan->recompute[k].ops);
+    plan_destroy(&plan);
+    close_case(&c);
+  }
+}
+
 /* ---- what is forced ---- */
 
 static int32_t count_ahead(const struct plan *plan, int32_t rank) {
@@ -450,6 +471,7 @@ int main(void) {
   test_partition();
   test_never_slower();
   test_swap_helps();
+  test_named();
   test_notes();
   test_without_costs();
   return t_end();

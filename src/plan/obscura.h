@@ -79,9 +79,12 @@ int64_t obscura_get_limit(const struct obscura *x, const struct obscura_draft *d
 int64_t obscura_get_discard(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
 /* What a stage discards as the request says, all without a word: mask by layer, owned by the caller. */
 uint32_t *obscura_list_ops(const struct obscura *x);
+/* True when the request names nothing that is discarded or kept. */
+bool obscura_may_discard_any(const struct obscura *x);
 /* True when the request leaves it to the planner what is discarded. */
 bool obscura_chooses_ops(const struct obscura *x);
-/* Each of these stages discards what costs least time, as its own limit asks for. False when one cannot. */
+/* Each of these stages discards what costs least time, as its own limit asks for (what the request names, or nothing, where it
+ * names something). False when one cannot. */
 bool obscura_fit_stages(struct obscura *x, struct obscura_draft *draft, int32_t first, int32_t end);
 /* The integer programme of Eq. 4: blocks and ops of the adjusted stages. */
 void obscura_solve(struct obscura *x, struct obscura_draft **draft);

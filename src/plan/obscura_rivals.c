@@ -52,6 +52,6 @@ struct plan *obscura_find_rival(const struct obscura *x, double *seconds) {
   if (!x->request->evaluate) return NULL;
   try_fewest(x, "1f1b", &best, seconds);
   try_fewest(x, "bpipe", &best, seconds);
-  if (x->request->recompute_ops) try_planner(x, "adapipe", x->n_stages, &best, seconds);
+  if (obscura_chooses_ops(x)) try_planner(x, "adapipe", x->n_stages, &best, seconds);
   return best;
 }
