@@ -62,6 +62,8 @@ done
 same 4 -D obscura.adjusted_stages=1 -D obscura.lambda=5 -D obscura.beta=1
 same 4 -D obscura.adjusted_stages=2 -D obscura.lambda=4 -D obscura.beta=0.5 -D obscura.eviction=eager
 same 2 -D obscura.adjusted_stages=1 -D obscura.lambda=3 -D obscura.beta=0.25 -D pipeline.recompute=mlp
+same 4 -D obscura.adjusted_stages=2 -D obscura.lambda=4 -D obscura.beta=1 -D pipeline.swap_stages=1 \
+  -D pipeline.swap_tier=disk -D memory.spill_folder="$folder/spill"
 base gpt2_padded
 same 2 -D obscura.adjusted_stages=2
 same 4 -D obscura.adjusted_stages=3 -D obscura.lambda=3 -D obscura.beta=1 -D pipeline.recompute_early=false
@@ -71,6 +73,11 @@ run 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D ob
 says 'obscura.adjusted_stages is 3; there are 2 stages'
 run 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D pipeline.recompute=full -D pipeline.recompute_stages=1
 says 'obscura.adjusted_stages'
+
+run 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D 'pipeline.swap_stages=[2]'
+says 'pipeline.swap_stages names stage 2; the plan has stages 0 to 1'
+run 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D pipeline.swap_stages=3
+says 'pipeline.swap_stages is 3; the plan has 2 stages'
 
 run 1 2 verify --reference "$ref/gpt2_full.h5" -D device.precision=bf16
 says 'device.precision is bf16, which backend cpu does not compute'

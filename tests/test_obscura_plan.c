@@ -56,7 +56,7 @@ static void open_case(struct plan_case *c, int blocks, int32_t p, int32_t m, int
                                      .evaluate = request_evaluate,
                                      .evaluate_context = &c->request,
                                      .may_swap = true,
-                                     .swap_tier = PLAN_TIER_HOST};
+                                     .swap_tier = SWAP_TIER_AUTO};
 }
 
 static void close_case(struct plan_case *c) {
@@ -409,6 +409,51 @@ static void test_spill(void) {
   check_spill(true, 14); /* what comes back early keeps its place until it is used */
 }
 
+/* The tier and the stages that the deck names: nothing on disk with host; with disk all that have the time; no block of a stage
+ * that is not named, forced or found out. */
+static void check_where(enum swap_tier tier, const bool *stages, bool forced) {
+  struct plan_case c;
+  struct plan *plan = NULL;
+  int64_t host[MAX_RANKS], disk[MAX_RANKS];
+  int32_t count[PLAN_TIER_COUNT] = {0};
+  open_case(&c, 8, 8, 40, 0);
+  c.request.partition = PARTITION_EVEN;
+  if (forced)
+    c.options =
+        (struct obscura_options){.steps = OBSCURA_SWAP, .adjusted_stages = 3, .lambda = 8, .beta = 1, .eager = false};
+  else
+    draw_limits(&c, 4);
+  for (int32_t r = 0; r < 8; r++) host[r] = tier == SWAP_TIER_HOST ? 1 : INT64_MAX;
+  for (int32_t r = 0; r < 8; r++) disk[r] = INT64_MAX;
+  c.request.host_limit = host;
+  c.request.disk_limit = disk;
+  c.request.swap_tier = tier;
+  c.request.swap_stages = stages;
+  T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
+  for (int32_t k = 0; plan && k < plan->n_moves; k++) {
+    count[plan->moves[k].tier]++;
+    T_CHECK(!stages || stages[plan->moves[k].stage], "tier %d: a block of stage %d leaves", (int)tier,
+            (int)plan->moves[k].stage);
+  }
+  if (forced) {
+    T_CHECK(plan && plan->n_moves > 0, "tier %d: none leaves", (int)tier);
+    T_CHECK(tier == SWAP_TIER_DISK ? count[PLAN_TIER_DISK] > count[PLAN_TIER_HOST] : count[PLAN_TIER_DISK] == 0,
+            "tier %d: %d in host memory, %d on disk", (int)tier, (int)count[PLAN_TIER_HOST],
+            (int)count[PLAN_TIER_DISK]);
+  }
+  plan_destroy(&plan);
+  close_case(&c);
+}
+
+static void test_where(void) {
+  static const bool second[MAX_RANKS] = {[1] = true};
+  for (int forced = 0; forced < 2; forced++) {
+    check_where(SWAP_TIER_HOST, NULL, forced);
+    check_where(SWAP_TIER_DISK, NULL, forced);
+    check_where(SWAP_TIER_AUTO, second, forced);
+  }
+}
+
 /* ---- Algorithm 1 ---- */
 
 static void test_partition(void) {
@@ -468,6 +513,7 @@ int main(void) {
   test_identify();
   test_blocks();
   test_spill();
+  test_where();
   test_partition();
   test_never_slower();
   test_swap_helps();

@@ -213,6 +213,12 @@ static void check_values(void) {
   T_CHECK(p.pipeline.recompute.n == 0 && p.pipeline.recompute.set == PARAMS_RECOMPUTE_MLP, "a set");
   T_CHECK(p.pipeline.recompute_stages.kind == PARAMS_STAGES_FIRST && p.pipeline.recompute_stages.n == 3, "a number");
   T_CHECK(!p.pipeline.recompute_early && p.pipeline.chunks == 2, "off");
+  T_CHECK(p.pipeline.swap_stages.kind == PARAMS_STAGES_AUTO && p.pipeline.swap_tier == PARAMS_SWAP_TIER_AUTO, "swap");
+  params_fini(&p);
+  p = parse_good("pipeline: {swap_stages: [3, 1], swap_tier: host}\n", NULL);
+  stages = &p.pipeline.swap_stages;
+  T_CHECK(stages->kind == PARAMS_STAGES_LIST && stages->n == 2 && stages->stages[1] == 3, "swap_stages");
+  T_CHECK(p.pipeline.swap_tier == PARAMS_SWAP_TIER_HOST, "swap_tier");
   params_fini(&p);
 }
 
@@ -226,7 +232,11 @@ static void check_pipeline(void) {
                 "'pipeline.stages' 2 times 'pipeline.chunks' 2 are 4");
   check_refused("pipeline: {partition: [1, 2, 1], stages: 2, planner: zb-h1}\n", NULL,
                 "lists 3 stages, 'pipeline.stages' is 2");
-  struct params p = parse_good("pipeline: {partition: [1, 2, 1, 1], stages: 2, planner: zb-v}\n", NULL);
+  check_refused("pipeline: {swap_tier: disk}\n", NULL,
+                "'pipeline.swap_tier' is disk, but 'memory.spill_folder' names no folder");
+  struct params p = parse_good("pipeline: {swap_tier: disk}\nmemory: {spill_folder: x}\n", NULL);
+  params_fini(&p);
+  p = parse_good("pipeline: {partition: [1, 2, 1, 1], stages: 2, planner: zb-v}\n", NULL);
   params_fini(&p);
   p = parse_good("pipeline: {planner: file, plan_file: a/b.csv, partition: [1, 2, 1], stages: 2}\n", NULL);
   T_CHECK(!strcmp(p.pipeline.plan_file, "a/b.csv"), "%s", p.pipeline.plan_file);

@@ -62,7 +62,7 @@ static char *draw_value(const struct param_row *row) {
 static bool may_draw(const struct param_row *row, bool config, const char *model_type) {
   enum param_id id = id_of(row);
   if (id == PARAM_optimizer_min_lr || id == PARAM_optimizer_warmup_steps || id == PARAM_pipeline_stages) return false;
-  if (id == PARAM_cost_source || id == PARAM_pipeline_plan_file) return false;
+  if (id == PARAM_cost_source || id == PARAM_pipeline_plan_file || id == PARAM_pipeline_swap_tier) return false;
   if (id == PARAM_optimizer_decay_steps || id == PARAM_run_evaluate_every || id == PARAM_model_model_type) return false;
   if (id == PARAM_model_config) return config;
   return !row->of_model || (!config && (!row->family[0] || strstr(row->family, model_type)));
@@ -339,7 +339,8 @@ static void check_flags(void) {
       "cost.node_size "
       "memory.device_limit memory.rank_limits pipeline.planner pipeline.stages pipeline.partition "
       "pipeline.chunks pipeline.recompute pipeline.recompute_stages pipeline.recompute_early pipeline.plan_file "
-      "memory.host_limit memory.spill_folder memory.spill_limit pipeline.swap obscura.steps obscura.adjusted_stages "
+      "memory.host_limit memory.spill_folder memory.spill_limit pipeline.swap pipeline.swap_stages pipeline.swap_tier "
+      "obscura.steps obscura.adjusted_stages "
       "obscura.faithful obscura.lambda obscura.beta obscura.epsilon "
       "obscura.eviction ";
   for (int id = 0; id < PARAM_COUNT; id++) {

@@ -48,12 +48,13 @@ struct deck_request {
   struct plan *given;             /* plan.given */
   struct obscura_options obscura; /* plan.obscura */
   int64_t *host, *disk;           /* plan.host_limit, plan.disk_limit */
+  bool *swap_stages;              /* plan.swap_stages */
   char *notes;                    /* what the planner says, a line each; NULL: nothing yet */
 };
 
 /* request_open.c: makes the request for n_ranks ranks; reads pipeline.plan_file. `request` may not move afterwards.
- * STATUS_MISTAKE for a file that cannot be read, and for an op that the model does not have. request_close is harmless
- * after that. */
+ * STATUS_MISTAKE for a file that cannot be read, for an op that the model does not have, and for a stage that there is
+ * not. request_close is harmless after that. */
 int request_open(const struct params *params, const struct model *model, int32_t n_ranks, int32_t n_micro,
                  const struct plan_micro *micro, const int64_t *limits, struct deck_request *request);
 void request_close(struct deck_request *request);

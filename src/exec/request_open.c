@@ -118,6 +118,41 @@ static int open_recompute(const struct params *params, const struct model *model
   return choose_ops(params, model, request->ops);
 }
 
+/* ---- blocks that leave ---- */
+
+static int check_swap_stages(const struct params_stages *chosen, int32_t n) {
+  if (chosen->kind == PARAMS_STAGES_FIRST && chosen->n > n)
+    return error_raise(STATUS_MISTAKE, "pipeline.swap_stages is %lld; the plan has %d stages", (long long)chosen->n,
+                       (int)n);
+  for (int64_t i = 0; chosen->kind == PARAMS_STAGES_LIST && i < chosen->n; i++)
+    if (chosen->stages[i] >= n)
+      return error_raise(STATUS_MISTAKE, "pipeline.swap_stages names stage %lld; the plan has stages 0 to %d",
+                         (long long)chosen->stages[i], (int)n - 1);
+  return STATUS_OK;
+}
+
+static int open_swap_stages(const struct params *params, struct deck_request *request) {
+  const struct params_stages *chosen = &params->pipeline.swap_stages;
+  int32_t n = request->plan.n_stages;
+  if (chosen->kind == PARAMS_STAGES_AUTO || chosen->kind == PARAMS_STAGES_ALL) return STATUS_OK;
+  int status = check_swap_stages(chosen, n);
+  if (status) return status;
+  request->swap_stages = MEM_NEW(bool, n);
+  for (int64_t i = 0; i < chosen->n; i++)
+    request->swap_stages[chosen->kind == PARAMS_STAGES_LIST ? chosen->stages[i] : i] = true;
+  request->plan.swap_stages = request->swap_stages;
+  return STATUS_OK;
+}
+
+static int open_swap(const struct params *params, struct deck_request *request) {
+  static const enum swap_tier tiers[] = {[PARAMS_SWAP_TIER_AUTO] = SWAP_TIER_AUTO,
+                                         [PARAMS_SWAP_TIER_HOST] = SWAP_TIER_HOST,
+                                         [PARAMS_SWAP_TIER_DISK] = SWAP_TIER_DISK};
+  request->plan.may_swap = params->pipeline.swap != PARAMS_SWAP_OFF;
+  request->plan.swap_tier = tiers[params->pipeline.swap_tier];
+  return open_swap_stages(params, request);
+}
+
 /* ---- the whole ---- */
 
 static struct plan_request make_request(const struct params *params, int32_t n_ranks) {
@@ -184,9 +219,8 @@ int request_open(const struct params *params, const struct model *model, int32_t
   plan->evaluate = request_evaluate;
   plan->evaluate_context = plan;
   plan->recompute_early = begins_early(params);
-  plan->may_swap = params->pipeline.swap != PARAMS_SWAP_OFF;
-  plan->swap_tier = PLAN_TIER_HOST;
-  int status = open_recompute(params, model, request);
+  int status = open_swap(params, request);
+  if (!status) status = open_recompute(params, model, request);
   if (status || !takes_file(params)) return status;
   plan->plan_name = params->pipeline.plan_file;
   status = read_plan_file(plan->plan_name, &request->csv, &request->given);
@@ -201,6 +235,7 @@ void request_close(struct deck_request *request) {
   mem_free(request->csv);
   mem_free(request->host);
   mem_free(request->disk);
+  mem_free(request->swap_stages);
   mem_free(request->notes);
   plan_destroy(&request->given);
   *request = (struct deck_request){0};

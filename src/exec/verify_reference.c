@@ -105,7 +105,9 @@ static int open_trainer(struct reference_run *run) {
       .backend = params_get_choice(&run->params, PARAM_device_backend),
       .device = setup_make_device(&run->params, &run->topo, run->plan->device_limit[comm_get_rank(run->comm)]),
       .optimizer = setup_make_optimizer(&run->params),
-      .sync_messages = run->params.device.sync_messages};
+      .sync_messages = run->params.device.sync_messages,
+      .spill_folder = run->params.memory.spill_folder,
+      .run = run->params.run.name};
   int status = trainer_create(&config, &run->side.trainer);
   if (!status) trainer_init(run->side.trainer, 0);
   return status ? status : load_weights(run);

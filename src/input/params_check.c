@@ -141,6 +141,14 @@ static void check_plan_file(const struct check *check) {
                params_get_choice(params, PARAM_pipeline_planner));
 }
 
+/* Blocks for the disk need a folder. */
+static void check_swap(const struct check *check) {
+  const struct params *params = check->params;
+  if (!is_sound(check, PARAM_pipeline_swap_tier, PARAM_memory_spill_folder)) return;
+  if (params->pipeline.swap_tier == PARAMS_SWAP_TIER_DISK && !params->memory.spill_folder)
+    contradict(check, PARAM_pipeline_swap_tier, "is disk, but 'memory.spill_folder' names no folder");
+}
+
 /* Times by hand need the hand. */
 static void check_cost(const struct check *check) {
   const struct params *params = check->params;
@@ -162,5 +170,6 @@ void params_check(const struct params *params, const bool broken[PARAM_COUNT], s
   check_evaluation(&check);
   check_stages(&check);
   check_plan_file(&check);
+  check_swap(&check);
   check_cost(&check);
 }

@@ -97,15 +97,16 @@ int32_t obscura_identify(const struct obscura *x, struct obscura_draft *draft);
 
 /* ---- obscura_swap.c ---- */
 
-/* Whether blocks may leave. */
+/* Whether blocks may leave, and whether those of a stage may. */
 bool obscura_may_swap(const struct obscura *x);
+bool obscura_may_leave(const struct obscura *x, int32_t stage);
 /* The transfer of a block of a stage one way, seconds. */
 double obscura_get_transfer(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
 /* Lets the blocks of the draft move in its plan, whose orders have their recomputation. */
 int obscura_put_moves(const struct obscura *x, const struct obscura_draft *draft, struct plan *plan);
 
 /* obscura_spill.c: of the n moves of a stage, each of so many bytes, those for which host memory has no room go on to disk, as
- * far as there is one. */
+ * far as there is one and the request's tier has it; with tier disk all that can. */
 void obscura_spill(const struct obscura *x, const struct plan *plan, int32_t stage, int64_t bytes,
                    struct plan_move *moves, int32_t n);
 

@@ -280,7 +280,8 @@ struct obscura_model obscura_draft_get_model(const struct obscura *x, const stru
   model.forward = d->needs[at].forward;
   model.backward = d->needs[at].backward;
   if (k < 0) return model;
-  model.lambda = d->lambda[k];
-  model.transfer = d->lambda[k] ? obscura_get_transfer(x, d, k) : 0;
+  while (at > 0 && d->lambda[at] == 0) at--; /* the last whose blocks leave */
+  model.lambda = d->lambda[at] ? d->lambda[at] - (k - at) : 0;
+  model.transfer = d->lambda[at] ? obscura_get_transfer(x, d, at) : 0;
   return model;
 }

@@ -117,9 +117,15 @@ static void add_choice(struct programme *ip, struct choice choice) {
   ip->best[at] = choice;
 }
 
-static void set_blocks(struct obscura_draft *d, int32_t lambda, double beta) {
-  for (int32_t s = 0; s < d->n_adjusted; s++) d->lambda[s] = lambda ? lambda + d->n_adjusted - 1 - s : 0;
+/* False when no block leaves though some should: their stages may not let them. */
+static bool set_blocks(const struct obscura *x, struct obscura_draft *d, int32_t lambda, double beta) {
+  bool any = lambda == 0;
+  for (int32_t s = 0; s < d->n_adjusted; s++) {
+    d->lambda[s] = lambda && obscura_may_leave(x, s) ? lambda + d->n_adjusted - 1 - s : 0;
+    any = any || d->lambda[s];
+  }
   d->beta = lambda ? beta : 0;
+  return any;
 }
 
 /* The adjusted stage that has to discard most, and how much; -1 when one cannot fit. */
@@ -161,7 +167,7 @@ static void try_given(struct programme *ip, int32_t lambda, double beta) {
 static void try_blocks(struct programme *ip, int32_t lambda, double beta) {
   int32_t tightest;
   int64_t freed;
-  set_blocks(ip->draft, lambda, beta);
+  if (!set_blocks(ip->x, ip->draft, lambda, beta)) return;
   if (!ip->chooses) {
     try_given(ip, lambda, beta);
     return;
@@ -208,7 +214,7 @@ static void discard_alike(struct obscura *x, struct obscura_draft *d, int64_t ne
 static struct obscura_draft *make_choice(struct obscura *x, const struct obscura_draft *from,
                                          const struct choice *choice) {
   struct obscura_draft *d = obscura_draft_dup(x, from);
-  set_blocks(d, choice->lambda, choice->beta);
+  set_blocks(x, d, choice->lambda, choice->beta);
   if (obscura_chooses_ops(x))
     discard_alike(x, d, choice->discard);
   else

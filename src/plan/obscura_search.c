@@ -51,7 +51,7 @@ static void let_go(const struct obscura *x, struct obscura_draft *d, int32_t s) 
 static void settle(struct obscura *x, struct obscura_draft *d, bool swaps) {
   for (int32_t s = 0; s < x->n_stages; s++) {
     d->lambda[s] = 0;
-    if (swaps) let_go(x, d, s);
+    if (swaps && obscura_may_leave(x, s)) let_go(x, d, s);
   }
   d->seconds = obscura_fit_stages(x, d, 0, x->n_stages) ? obscura_draft_time(x, d) : INFINITY;
 }
@@ -254,7 +254,7 @@ static struct obscura_draft *make_least(struct obscura *x, const struct plan_sta
   d->beta = 1;
   for (int32_t s = 0; s < x->n_stages; s++) {
     obscura_draft_discard(x, d, s, ops);
-    d->lambda[s] = obscura_may_swap(x) && d->warm_up[s] > 2 ? d->warm_up[s] : 0;
+    d->lambda[s] = obscura_may_leave(x, s) && d->warm_up[s] > 2 ? d->warm_up[s] : 0;
   }
   mem_free(ops);
   return d;

@@ -16,6 +16,10 @@
 
 bool obscura_may_swap(const struct obscura *x) { return x->options.steps >= OBSCURA_SWAP && x->request->may_swap; }
 
+bool obscura_may_leave(const struct obscura *x, int32_t stage) {
+  return obscura_may_swap(x) && (!x->request->swap_stages || x->request->swap_stages[stage]);
+}
+
 /* ---- what of a block leaves ---- */
 
 /* Bytes of a block that the bits of a layer's mask stand for. */
@@ -134,7 +138,7 @@ static int32_t move_stage(const struct obscura *x, const struct obscura_draft *d
   if (!choose_moved(x, d, s, moved)) return 0;
   int32_t n = place_blocks(x, d, plan, s, moves);
   for (int32_t k = 0; k < n; k++) {
-    moves[k].tier = (uint8_t)x->request->swap_tier;
+    moves[k].tier = PLAN_TIER_HOST;
     moves[k].peer = moves[k].peer_start = moves[k].peer_end = moves[k].disk_start = moves[k].disk_end = -1;
   }
   if (n > 0) obscura_spill(x, plan, s, measure_moved(x, d, s, moved), moves, n);

@@ -11,6 +11,9 @@ struct obscura_options;
 
 enum partition_kind { PARTITION_AUTO, PARTITION_EVEN, PARTITION_LIST };
 
+/* Where activation blocks may wait: auto is host memory, and disk where that is short; disk is by way of host memory. */
+enum swap_tier { SWAP_TIER_AUTO, SWAP_TIER_HOST, SWAP_TIER_DISK };
+
 enum { PLAN_ALL_STAGES = INT32_MAX };
 
 /* What is asked for. All borrowed. */
@@ -41,9 +44,11 @@ struct plan_request {
    * go by what they reckon themselves. */
   double (*evaluate)(void *context, const struct plan *plan, int64_t *peaks);
   void *evaluate_context;
-  /* Whether activation blocks may leave their device where the planner sees fit, and whereto (host or disk). */
+  /* Whether activation blocks may leave their device where the planner sees fit, of which stages ([n_stages]; NULL: of any),
+   * and whereto. */
   bool may_swap;
-  enum plan_tier swap_tier;
+  const bool *swap_stages;
+  enum swap_tier swap_tier;
   const char *plan_csv;     /* planner "file": the text of a file of actions (plan_csv.h), or NULL */
   const struct plan *given; /* planner "file": or a plan made elsewhere */
   const char *plan_name;    /* what messages call the file */
