@@ -58,7 +58,7 @@ static void check_yaml(void) {
        "t.yml:2:9: 'obscura.beta' is 2, out of range; allowed: auto, or a number, from 0 to 1"},
       {"obscura:\n  steps: all\n",
        "'obscura.steps' is 'all'; allowed: strawman, relaxed, refined, swap, partition, cmb"},
-      {"pipeline: {swap_tier: nvme}\n", "'pipeline.swap_tier' is 'nvme'; allowed: auto, host, disk"},
+      {"pipeline: {swap_tier: nvme}\n", "'pipeline.swap_tier' is 'nvme'; allowed: auto, host, disk, rank"},
       {"cost:\n  source: uniform\n", "t.yml:2:3: 'cost.source' is uniform, but 'cost.uniform' gives no times"},
       {"cost:\n  source: table\n", "t.yml:2:3: 'cost.source' is table, but 'cost.table' names no file"},
       {"cost:\n  source: guess\n", "t.yml:2:11: 'cost.source' is 'guess'; allowed: preset, uniform, table, profile"},

@@ -64,6 +64,8 @@ same 4 -D obscura.adjusted_stages=2 -D obscura.lambda=4 -D obscura.beta=0.5 -D o
 same 2 -D obscura.adjusted_stages=1 -D obscura.lambda=3 -D obscura.beta=0.25 -D pipeline.recompute=mlp
 same 4 -D obscura.adjusted_stages=2 -D obscura.lambda=4 -D obscura.beta=1 -D pipeline.swap_stages=1 \
   -D pipeline.swap_tier=disk -D memory.spill_folder="$folder/spill"
+same 4 -D obscura.adjusted_stages=2 -D obscura.lambda=4 -D obscura.beta=1 -D pipeline.swap_tier=rank
+same 4 -D obscura.adjusted_stages=1 -D obscura.lambda=3 -D obscura.beta=0.5 -D obscura.eviction=eager -D pipeline.swap_tier=rank
 base gpt2_padded
 same 2 -D obscura.adjusted_stages=2
 same 4 -D obscura.adjusted_stages=3 -D obscura.lambda=3 -D obscura.beta=1 -D pipeline.recompute_early=false

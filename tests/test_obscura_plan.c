@@ -21,6 +21,7 @@ static const char *const costs[] = {
     "cost: {source: preset}\n",
     "cost: {source: uniform, uniform: {forward_ms: 1, input_ms: 1, weight_ms: 1, recompute_ms: 0.5, evict_ms: 0.7}}\n",
     "cost: {source: preset}\ndevice: {rank_speeds: {0: 0.5}}\n",
+    "cost: {source: preset, link: {gb_per_s: 100}, host_link: {gb_per_s: 0.1}}\n",
 };
 
 struct plan_case {
@@ -445,6 +446,61 @@ static void check_where(enum swap_tier tier, const bool *stages, bool forced) {
   close_case(&c);
 }
 
+/* Blocks of forced stages go to other ranks, each stage's to one with the most room. */
+static void test_peers(void) {
+  struct plan_case c;
+  struct plan *plan = NULL;
+  open_case(&c, 8, 8, 40, 0);
+  c.request.partition = PARTITION_EVEN;
+  c.options = (struct obscura_options){.steps = OBSCURA_SWAP, .adjusted_stages = 3, .lambda = 4, .beta = 1};
+  c.request.swap_tier = SWAP_TIER_RANK;
+  T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK && plan->n_moves > 0, "%s", error_text());
+  for (int32_t k = 0; plan && k < plan->n_moves; k++)
+    T_CHECK(plan->moves[k].tier == PLAN_TIER_RANK && plan->moves[k].peer >= 3 &&
+                plan->moves[k].peer == plan_find_move(plan, plan->moves[k].stage, plan->moves[k].micro)->peer,
+            "stage %d: tier %d peer %d", (int)plan->moves[k].stage, (int)plan->moves[k].tier, (int)plan->moves[k].peer);
+  if (plan) check_plan(&c);
+  T_CHECK(time_planner(&c, "obscura", NULL) < INFINITY, "it does not run");
+  plan_destroy(&plan);
+  close_case(&c);
+}
+
+/* With other ranks to go to no plan is slower than with host memory alone, and some are faster; no rank takes more than its
+ * limit (request_evaluate says so); with tier rank none goes elsewhere. */
+static void test_ranks_help(void) {
+  int n_rank = 0, n_faster = 0;
+  for (int trial = 0; trial < 30; trial++) {
+    struct plan_case c;
+    struct plan *plan = NULL;
+    int32_t p = 3 + (int32_t)draw(5), m = p + (int32_t)draw(30);
+    open_case(&c, p + (int)draw(p + 3), p, m, trial % 2 ? 3 : trial % 3);
+    draw_limits(&c, 1 + (int)draw(9));
+    if (draw(2)) c.limits[p - 1] = c.limits[p - 2] = INT64_MAX;
+    c.request.swap_tier = SWAP_TIER_AUTO;
+    double with = time_planner(&c, "obscura", NULL);
+    c.request.swap_tier = SWAP_TIER_HOST;
+    double without = time_planner(&c, "obscura", NULL);
+    c.request.swap_tier = SWAP_TIER_RANK;
+    double only = time_planner(&c, "obscura", NULL);
+    c.request.may_swap = false;
+    double none = time_planner(&c, "obscura", NULL);
+    c.request.may_swap = true;
+    T_CHECK(with <= without * (1 + 1e-9) && only <= none * (1 + 1e-9), "trial %d: %g, host %g, rank %g, none %g", trial,
+            with, without, only, none);
+    n_faster += with < without * (1 - 1e-9);
+    if (only < INFINITY) check_plan(&c);
+    if (!planner_run("obscura", &c.request, &plan))
+      for (int32_t k = 0; k < plan->n_moves; k++) {
+        n_rank += plan->moves[k].tier == PLAN_TIER_RANK;
+        T_CHECK(plan->moves[k].tier == PLAN_TIER_RANK, "trial %d: tier %d", trial, (int)plan->moves[k].tier);
+      }
+    error_clear();
+    plan_destroy(&plan);
+    close_case(&c);
+  }
+  T_CHECK(n_rank > 0 && n_faster > 0, "%d blocks on other ranks, %d plans faster", n_rank, n_faster);
+}
+
 static void test_where(void) {
   static const bool second[MAX_RANKS] = {[1] = true};
   for (int forced = 0; forced < 2; forced++) {
@@ -520,5 +576,7 @@ int main(void) {
   test_named();
   test_notes();
   test_without_costs();
+  test_peers();
+  test_ranks_help();
   return t_end();
 }

@@ -147,7 +147,8 @@ static int open_swap_stages(const struct params *params, struct deck_request *re
 static int open_swap(const struct params *params, struct deck_request *request) {
   static const enum swap_tier tiers[] = {[PARAMS_SWAP_TIER_AUTO] = SWAP_TIER_AUTO,
                                          [PARAMS_SWAP_TIER_HOST] = SWAP_TIER_HOST,
-                                         [PARAMS_SWAP_TIER_DISK] = SWAP_TIER_DISK};
+                                         [PARAMS_SWAP_TIER_DISK] = SWAP_TIER_DISK,
+                                         [PARAMS_SWAP_TIER_RANK] = SWAP_TIER_RANK};
   request->plan.may_swap = params->pipeline.swap != PARAMS_SWAP_OFF;
   request->plan.swap_tier = tiers[params->pipeline.swap_tier];
   return open_swap_stages(params, request);

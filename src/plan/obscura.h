@@ -21,7 +21,8 @@ struct obscura_memo {
 struct obscura {
   const struct plan_request *request;
   struct obscura_options options;
-  bool early; /* of new drafts: recomputation does not wait for its gradient */
+  bool early;          /* of new drafts: recomputation does not wait for its gradient */
+  enum plan_tier tier; /* of new drafts: where blocks go */
   int32_t n_stages, n_micro, n_layers;
   struct stage_needs *needs;
   struct stage_menu **menus;  /* [n_stages] of its rank; ranks that are alike share one */
@@ -36,6 +37,7 @@ struct obscura_draft {
   int32_t *lambda;           /* [n_stages] blocks that have left when the warm-up ends; 0: none leaves */
   int32_t rest;              /* blocks that stay at least where some leave */
   double beta;               /* the part of a block that leaves, at most */
+  enum plan_tier tier;       /* where blocks go: rank, or host (and on to disk) */
   uint32_t *ops;             /* [n_layers] what is discarded */
   int64_t *discarded;        /* [n_stages] bytes of that, of a micro-batch */
   double *recompute;         /* [n_stages] seconds that it takes to make them again */
@@ -109,6 +111,13 @@ int obscura_put_moves(const struct obscura *x, const struct obscura_draft *draft
  * far as there is one and the request's tier has it; with tier disk all that can. */
 void obscura_spill(const struct obscura *x, const struct plan *plan, int32_t stage, int64_t bytes,
                    struct plan_move *moves, int32_t n);
+
+/* ---- obscura_peer.c ---- */
+
+/* The rank that keeps a stage's blocks where they go to one: that with the most room. There are two stages at least. */
+int32_t obscura_get_peer(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
+/* True when a block of some stage is sooner on another rank than in host memory, as far as costs and an evaluation tell. */
+bool obscura_links_are_faster(const struct obscura *x, const struct plan_stage *stages);
 
 /* ---- obscura_partition.c ---- */
 

@@ -31,6 +31,7 @@ struct obscura_draft *obscura_draft_create(const struct obscura *x, const struct
   struct obscura_draft *d = allocate(x);
   d->n_recompute = x->n_micro;
   d->early = x->early;
+  d->tier = x->tier;
   d->seconds = INFINITY;
   obscura_draft_order(x, d, 0, OBSCURA_REFINED);
   obscura_draft_cut(x, d, stages);

@@ -247,6 +247,15 @@ static void search_seeds(struct obscura *x, const struct seeds *seeds, bool swap
   judge_list(x, &list, best);
 }
 
+/* Blocks leave to one tier. */
+static void search_blocks(struct obscura *x, const struct seeds *seeds, enum plan_tier tier,
+                          struct obscura_draft **best) {
+  enum plan_tier before = x->tier;
+  x->tier = tier;
+  for (int32_t rest = 0; rest <= MOST_REST && obscura_may_swap(x); rest++) search_seeds(x, seeds, true, rest, best);
+  x->tier = before;
+}
+
 /* 1F1B that discards and lets go all it can: for what is said of a request that nothing fits. */
 static struct obscura_draft *make_least(struct obscura *x, const struct plan_stage *stages) {
   struct obscura_draft *d = obscura_draft_create(x, stages);
@@ -265,7 +274,9 @@ struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *pa
   struct seeds seeds = {.n = 0};
   list_seeds(x, paper->stages, rival, &seeds);
   search_seeds(x, &seeds, false, 0, &best);
-  for (int32_t rest = 0; rest <= MOST_REST && obscura_may_swap(x); rest++) search_seeds(x, &seeds, true, rest, &best);
+  search_blocks(x, &seeds, x->tier, &best);
+  if (x->request->swap_tier == SWAP_TIER_AUTO && obscura_links_are_faster(x, seeds.stages[0]))
+    search_blocks(x, &seeds, PLAN_TIER_RANK, &best);
   if (x->request->recompute_ops) spare_micro(x, &best);
   if (isinf(best->seconds)) {
     obscura_draft_destroy(&best);

@@ -1,5 +1,5 @@
-/* Blocks for which host memory has no room, or that are meant for it, go on to disk: at each place where there are too many, the one that is needed last,
- * from when it is there until it has to be back. */
+/* Blocks for which host memory has no room, or that are to wait on disk, go on to it: at each place where there are too many,
+ * the one that is needed last, from when it is there until it has to be back. */
 #include "base/mem.h"
 #include "plan/obscura.h"
 #include "plan/plan_move.h"

@@ -10,6 +10,7 @@
 #include "cost/cost.h"
 #include "model/footprint.h"
 #include "model/model.h"
+#include "plan/guest.h"
 #include "plan/obscura.h"
 #include "plan/plan_move.h"
 #include "plan/residency.h"
@@ -17,6 +18,7 @@
 bool obscura_may_swap(const struct obscura *x) { return x->options.steps >= OBSCURA_SWAP && x->request->may_swap; }
 
 bool obscura_may_leave(const struct obscura *x, int32_t stage) {
+  if (x->tier == PLAN_TIER_RANK && x->n_stages < 2) return false;
   return obscura_may_swap(x) && (!x->request->swap_stages || x->request->swap_stages[stage]);
 }
 
@@ -79,6 +81,8 @@ double obscura_get_transfer(const struct obscura *x, const struct obscura_draft 
     bytes -= d->beta * (double)footprint_output(x->request->model, d->stages[s + 1].first_layer - 1,
                                                 stage_needs_get_micro(x->needs)->rows,
                                                 stage_needs_get_micro(x->needs)->length);
+  if (d->tier == PLAN_TIER_RANK)
+    return cost_get_block(x->request->cost, s, obscura_get_peer(x, d, s), (int64_t)bytes, d->beta);
   return cost_get_copy(x->request->cost, s, (int64_t)bytes, d->beta);
 }
 
@@ -132,38 +136,68 @@ static int64_t measure_moved(const struct obscura *x, const struct obscura_draft
   return bytes;
 }
 
-/* The stage's moves to where the request has them go; how many, or -1 when it cannot go on with so few blocks. */
-static int32_t move_stage(const struct obscura *x, const struct obscura_draft *d, const struct plan *plan, int32_t s,
-                          uint32_t *moved, struct plan_move *moves) {
-  if (!choose_moved(x, d, s, moved)) return 0;
-  int32_t n = place_blocks(x, d, plan, s, moves);
+/* A plan in which blocks are let go. */
+struct put {
+  const struct plan *plan;
+  struct order_time times; /* where they go to other ranks */
+  uint32_t *moved;         /* [n_layers] */
+  struct plan_move *moves;
+  int32_t n;
+};
+
+/* All of a stage's n moves go to one other rank. */
+static void send_to_peer(const struct obscura *x, const struct obscura_draft *d, const struct put *put, int32_t s,
+                         struct plan_move *moves, int32_t n) {
+  int32_t peer = obscura_get_peer(x, d, s);
+  int64_t bytes = measure_moved(x, d, s, put->moved);
+  double transfer = x->request->cost ? cost_get_block(x->request->cost, s, peer, bytes, d->beta) : 0;
+  for (int32_t k = 0; k < n; k++) {
+    moves[k].tier = PLAN_TIER_RANK;
+    moves[k].peer = peer;
+    guest_place(put->plan, &put->times, transfer, &moves[k]);
+  }
+}
+
+/* Adds the stage's moves. STATUS_FAILED when it cannot go on with so few blocks. */
+static int move_stage(const struct obscura *x, const struct obscura_draft *d, int32_t s, struct put *put) {
+  struct plan_move *moves = put->moves + put->n;
+  if (!choose_moved(x, d, s, put->moved)) return STATUS_OK;
+  int32_t n = place_blocks(x, d, put->plan, s, moves);
+  if (n < 0)
+    return error_raise(STATUS_FAILED, "planner obscura: stage %d cannot go on with %d activation blocks", (int)s,
+                       (int)(d->warm_up[s] - d->lambda[s] + 2));
   for (int32_t k = 0; k < n; k++) {
     moves[k].tier = PLAN_TIER_HOST;
     moves[k].peer = moves[k].peer_start = moves[k].peer_end = moves[k].disk_start = moves[k].disk_end = -1;
   }
-  if (n > 0) obscura_spill(x, plan, s, measure_moved(x, d, s, moved), moves, n);
-  return n;
+  if (d->tier == PLAN_TIER_RANK)
+    send_to_peer(x, d, put, s, moves, n);
+  else if (n > 0)
+    obscura_spill(x, put->plan, s, measure_moved(x, d, s, put->moved), moves, n);
+  put->n += n;
+  return STATUS_OK;
+}
+
+static bool lets_go(const struct obscura *x, const struct obscura_draft *d) {
+  for (int32_t s = 0; s < x->n_stages; s++)
+    if (d->lambda[s]) return true;
+  return false;
 }
 
 int obscura_put_moves(const struct obscura *x, const struct obscura_draft *d, struct plan *plan) {
-  struct plan_move *moves = MEM_NEW(struct plan_move, (int64_t)x->n_stages * x->n_micro);
-  uint32_t *moved = MEM_NEW(uint32_t, x->n_layers);
-  int32_t n = 0;
-  int status = STATUS_OK;
-  for (int32_t s = 0; s < x->n_stages && !status; s++) {
-    int32_t more = move_stage(x, d, plan, s, moved, moves + n);
-    if (more < 0)
-      status = error_raise(STATUS_FAILED, "planner obscura: stage %d cannot go on with %d activation blocks", (int)s,
-                           (int)(d->warm_up[s] - d->lambda[s] + 2));
-    else
-      n += more;
+  if (!lets_go(x, d)) return STATUS_OK;
+  struct put put = {.plan = plan,
+                    .moved = MEM_NEW(uint32_t, x->n_layers),
+                    .moves = MEM_NEW(struct plan_move, (int64_t)x->n_stages * x->n_micro)};
+  int status = d->tier == PLAN_TIER_RANK ? order_time_make(x->request, plan, &put.times) : STATUS_OK;
+  for (int32_t s = 0; s < x->n_stages && !status; s++) status = move_stage(x, d, s, &put);
+  if (!status && put.n > 0) {
+    plan_reserve_moves(plan, put.n);
+    for (int32_t k = 0; k < put.n; k++) plan->moves[k] = put.moves[k];
+    for (int32_t l = 0; l < x->n_layers; l++) plan->moved[l] = put.moved[l];
   }
-  if (!status && n > 0) {
-    plan_reserve_moves(plan, n);
-    for (int32_t k = 0; k < n; k++) plan->moves[k] = moves[k];
-    for (int32_t l = 0; l < x->n_layers; l++) plan->moved[l] = moved[l];
-  }
-  mem_free(moved);
-  mem_free(moves);
+  order_time_fini(&put.times);
+  mem_free(put.moved);
+  mem_free(put.moves);
   return status;
 }

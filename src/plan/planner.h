@@ -11,8 +11,9 @@ struct obscura_options;
 
 enum partition_kind { PARTITION_AUTO, PARTITION_EVEN, PARTITION_LIST };
 
-/* Where activation blocks may wait: auto is host memory, and disk where that is short; disk is by way of host memory. */
-enum swap_tier { SWAP_TIER_AUTO, SWAP_TIER_HOST, SWAP_TIER_DISK };
+/* Where activation blocks may wait: auto is host memory, and disk where that is short, or another rank's device where that is
+ * faster; disk is by way of host memory. */
+enum swap_tier { SWAP_TIER_AUTO, SWAP_TIER_HOST, SWAP_TIER_DISK, SWAP_TIER_RANK };
 
 enum { PLAN_ALL_STAGES = INT32_MAX };
 

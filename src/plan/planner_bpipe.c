@@ -11,6 +11,7 @@
 #include "cost/cost.h"
 #include "model/footprint.h"
 #include "model/model.h"
+#include "plan/guest.h"
 #include "plan/one_f_one_b.h"
 #include "plan/order_time.h"
 #include "plan/residency.h"
@@ -24,27 +25,6 @@ static double get_transfer(const struct plan_request *request, const struct plan
   if (!request->cost) return 0;
   int64_t bytes = plan_measure_kept(plan, request->model, m->stage, m->micro);
   return cost_get_block(request->cost, plan_get_rank(plan, m->stage), m->peer, bytes, 1);
-}
-
-/* What a transfer is taken to last at least, so that two that follow one another do not seem to happen at once: part of the
- * action that ends when the block has to be gone. */
-static double get_least(const struct plan *plan, const struct order_time *times, const struct plan_move *m) {
-  int64_t at = plan->order_offset[plan_get_rank(plan, m->stage)] + m->out_end;
-  return (times->end[at] - times->start[at]) / 4;
-}
-
-/* The places on the rank that keeps a block: memory from the action that runs there when the block has to leave to be gone in
- * time, until the one that runs when it is back, so that neither rank waits and no memory is held longer than that. */
-static void place_on_peer(const struct plan *plan, const struct order_time *times, double transfer,
-                          struct plan_move *m) {
-  int32_t own = plan_get_rank(plan, m->stage);
-  int32_t last = (int32_t)(plan->order_offset[m->peer + 1] - plan->order_offset[m->peer]) - 1;
-  const double *end = times->end + plan->order_offset[own];
-  double leaves = fmax(end[m->out_start], end[m->out_end] - transfer);
-  int32_t start = order_time_count_ended(plan, times, m->peer, leaves);
-  int32_t stop = order_time_count_ended(plan, times, m->peer, end[m->in_start - 1] + transfer);
-  m->peer_start = start < last ? start : last;
-  m->peer_end = stop < last ? stop : last;
 }
 
 /* The guests of one rank, and how many blocks, own and guests, have memory there during each action. */
@@ -154,8 +134,7 @@ static int add_moves(const struct plan_request *request, const struct plan *plan
       m->tier = PLAN_TIER_RANK;
       m->disk_start = m->disk_end = -1;
       m->peer = plan_get_rank(plan, p - 1 - x);
-      guests.transfers[k] = fmax(get_transfer(request, plan, m), get_least(plan, times, m));
-      place_on_peer(plan, times, guests.transfers[k], m);
+      guests.transfers[k] = guest_place(plan, times, get_transfer(request, plan, m), m);
     }
     int32_t keeper = plan_get_rank(plan, p - 1 - x), most = keep_within(&guests, keeper, capacity);
     mem_free(guests.transfers);

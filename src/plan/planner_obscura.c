@@ -40,6 +40,7 @@ static void open_planning(struct obscura *x, const struct plan_request *request)
   *x = (struct obscura){.request = request,
                         .options = request->obscura ? *request->obscura : obscura_options_default(),
                         .early = request->recompute_early,
+                        .tier = request->swap_tier == SWAP_TIER_RANK ? PLAN_TIER_RANK : PLAN_TIER_HOST,
                         .n_stages = request->n_stages,
                         .n_micro = request->n_micro,
                         .n_layers = request->model->n_layers};
