@@ -446,19 +446,24 @@ static void check_where(enum swap_tier tier, const bool *stages, bool forced) {
   close_case(&c);
 }
 
-/* Blocks of forced stages go to other ranks, each stage's to one with the most room. */
+/* Blocks of forced stages go to other ranks, each stage's to one; the first's to the rank that takes least. */
 static void test_peers(void) {
   struct plan_case c;
   struct plan *plan = NULL;
   open_case(&c, 8, 8, 40, 0);
   c.request.partition = PARTITION_EVEN;
   c.options = (struct obscura_options){.steps = OBSCURA_SWAP, .adjusted_stages = 3, .lambda = 4, .beta = 1};
+  int64_t peaks[MAX_RANKS];
+  int32_t least = 1;
+  time_planner(&c, "obscura", peaks);
+  for (int32_t r = 2; r < 8; r++) least = peaks[r] < peaks[least] ? r : least;
   c.request.swap_tier = SWAP_TIER_RANK;
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK && plan->n_moves > 0, "%s", error_text());
   for (int32_t k = 0; plan && k < plan->n_moves; k++)
     T_CHECK(plan->moves[k].tier == PLAN_TIER_RANK && plan->moves[k].peer >= 3 &&
                 plan->moves[k].peer == plan_find_move(plan, plan->moves[k].stage, plan->moves[k].micro)->peer,
             "stage %d: tier %d peer %d", (int)plan->moves[k].stage, (int)plan->moves[k].tier, (int)plan->moves[k].peer);
+  T_CHECK(plan && plan->moves[0].peer == least, "not on rank %d", (int)least);
   if (plan) check_plan(&c);
   T_CHECK(time_planner(&c, "obscura", NULL) < INFINITY, "it does not run");
   plan_destroy(&plan);
