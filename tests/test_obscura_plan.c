@@ -122,6 +122,9 @@ static void check_never_slower(struct plan_case *c, int trial) {
   static const char *const others[] = {"1f1b", "adapipe", "bpipe"};
   double own = time_planner(c, "obscura", NULL), best = INFINITY;
   for (size_t k = 0; k < sizeof others / sizeof *others; k++) best = fmin(best, time_planner(c, others[k], NULL));
+  c->request.n_recompute_stages = 0; /* adapipe cuts otherwise then */
+  best = fmin(best, time_planner(c, "adapipe", NULL));
+  c->request.n_recompute_stages = PLAN_ALL_STAGES;
   c->options.faithful = true;
   c->request.recompute_early = false;
   best = fmin(best, time_planner(c, "obscura", NULL));
@@ -140,6 +143,7 @@ static void test_never_slower(void) {
     draw_limits(&c, (int)draw(11));
     c.request.may_swap = draw(2);
     if (draw(4) == 0) c.request.partition = PARTITION_EVEN;
+    if (trial % 5 == 4) c.micro[m - 1] = (struct plan_micro){1, LENGTH, LENGTH, LENGTH};
     check_never_slower(&c, trial);
     close_case(&c);
   }
@@ -181,6 +185,41 @@ static void test_notes(void) {
   mem_free(notes);
   plan_destroy(&plan);
   close_case(&c);
+}
+
+/* A number of blocks by hand: none leaves with 0, and no other planner's plan is taken with more; where there are no such
+ * blocks, that is said. */
+static void check_by_hand(int32_t lambda, double beta, const char *note) {
+  struct plan_case c;
+  char *notes = NULL;
+  struct plan *plan = NULL;
+  open_case(&c, 8, 4, 24, 0);
+  for (int32_t l = 0; l < c.model->n_layers; l++) c.ops[l] = 0;
+  c.request.n_recompute_stages = 0;
+  int64_t peaks[MAX_RANKS];
+  time_planner(&c, "1f1b", peaks);
+  c.limits[0] = peaks[0] - peaks[0] / 50;
+  c.options.lambda = lambda;
+  c.options.beta = beta;
+  c.request.n_recompute_stages = PLAN_ALL_STAGES;
+  c.request.notes = &notes;
+  bool moves = lambda != 0 && beta != 0 && !note;
+  T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
+  T_CHECK(plan && ((lambda > 0 && !note) || (plan->n_moves > 0) == moves), "lambda %d beta %g: %d moves", (int)lambda,
+          beta, plan ? (int)plan->n_moves : -1);
+  T_CHECK(lambda <= 0 || !notes || !strstr(notes, "plan is taken"), "lambda %d: %s", (int)lambda, notes);
+  T_CHECK(!note || (notes && strstr(notes, note)), "lambda %d: %s", (int)lambda, notes ? notes : "no note");
+  mem_free(notes);
+  plan_destroy(&plan);
+  close_case(&c);
+}
+
+static void test_by_hand(void) {
+  check_by_hand(OBSCURA_AUTO, OBSCURA_AUTO, NULL);
+  check_by_hand(0, OBSCURA_AUTO, NULL);
+  check_by_hand(OBSCURA_AUTO, 0, NULL);
+  check_by_hand(4, 1, NULL);
+  check_by_hand(1000000, 1, "obscura.lambda is 1000000, but no activations leave");
 }
 
 /* Nothing is known of times: plans all the same. */
@@ -405,7 +444,38 @@ static void check_spill(bool eager, int32_t room) {
   close_case(&c);
 }
 
+/* Host memory that is asked for where there is next to none is enough where there is a disk: nothing more is asked for then. */
+static void check_least_host(int32_t lambda, bool eager) {
+  struct plan_case c;
+  int64_t host[MAX_RANKS], disk[MAX_RANKS];
+  open_case(&c, 8, 8, 40, 0);
+  c.request.partition = PARTITION_EVEN;
+  c.options = (struct obscura_options){
+      .steps = OBSCURA_SWAP, .adjusted_stages = 2, .lambda = lambda, .beta = 1, .eager = eager};
+  for (int32_t r = 0; r < 8; r++) host[r] = 1;
+  for (int32_t r = 0; r < 8; r++) disk[r] = INT64_MAX;
+  c.request.host_limit = host;
+  c.request.disk_limit = disk;
+  for (int t = 0; t < 2; t++) {
+    struct plan *plan = NULL;
+    struct dag *dag = NULL;
+    int status = planner_run("obscura", &c.request, &plan);
+    if (!status) status = dag_build(plan, c.model, &dag);
+    T_CHECK(!status, "lambda %d: %s", (int)lambda, error_text());
+    for (int32_t r = 0; dag && r < 8; r++) {
+      int64_t peak = dag_get_pool_peak(dag, POOL_HOST, r, NULL);
+      T_CHECK(t == 0 || peak <= host[r], "lambda %d eager %d rank %d: %lld of %lld bytes", (int)lambda, eager, (int)r,
+              (long long)peak, (long long)host[r]);
+      if (t == 0 && peak > 0) host[r] = peak;
+    }
+    dag_destroy(&dag);
+    plan_destroy(&plan);
+  }
+  close_case(&c);
+}
+
 static void test_spill(void) {
+  for (int32_t lambda = 4; lambda <= 12; lambda++) check_least_host(lambda, lambda % 3 == 0);
   check_spill(false, 5);
   check_spill(true, 14); /* what comes back early keeps its place until it is used */
 }
@@ -580,6 +650,7 @@ int main(void) {
   test_swap_helps();
   test_named();
   test_notes();
+  test_by_hand();
   test_without_costs();
   test_peers();
   test_ranks_help();

@@ -260,7 +260,7 @@ static void search_blocks(struct obscura *x, const struct seeds *seeds, enum pla
 static struct obscura_draft *make_least(struct obscura *x, const struct plan_stage *stages) {
   struct obscura_draft *d = obscura_draft_create(x, stages);
   uint32_t *ops = obscura_list_ops(x);
-  d->beta = 1;
+  d->beta = x->options.beta == OBSCURA_AUTO ? 1 : x->options.beta;
   for (int32_t s = 0; s < x->n_stages; s++) {
     obscura_draft_discard(x, d, s, ops);
     d->lambda[s] = obscura_may_leave(x, s) && d->warm_up[s] > 2 ? d->warm_up[s] : 0;

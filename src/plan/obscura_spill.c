@@ -16,12 +16,18 @@ static void hold(struct hosted *h, int32_t first, int32_t last, int32_t change) 
   for (int32_t k = first; k <= last; k++) h->held[k] += change;
 }
 
-/* The block needed last of those that wait at this place and can be on disk then, with `span` actions for either way. */
+/* Whether host memory has the block there, of those that have left the device. */
+static bool is_hosted(const struct plan_move *m, int32_t place) {
+  return m->tier == PLAN_TIER_HOST || place <= m->disk_start || place >= m->disk_end;
+}
+
+/* The block needed last of those that wait in host memory at this place and can be on disk then, with `span` actions for either
+ * way; one that is on disk before or after may go sooner, or come back later. */
 static struct plan_move *choose(const struct hosted *h, int32_t place, int32_t span) {
   struct plan_move *last = NULL;
   for (int32_t k = 0; k < h->n; k++) {
     struct plan_move *m = &h->moves[k];
-    bool can = m->tier == PLAN_TIER_HOST && m->out_end + span < place && place < m->in_start - span;
+    bool can = is_hosted(m, place) && m->out_end + span < place && place < m->in_start - span;
     if (can && (!last || m->in_start > last->in_start)) last = m;
   }
   return last;
@@ -31,6 +37,7 @@ static bool make_room(struct hosted *h, int32_t place, int32_t span) {
   struct plan_move *m = NULL;
   while (span > 0 && !(m = choose(h, place, span))) span--;
   if (!m) return false;
+  if (m->tier == PLAN_TIER_DISK) hold(h, m->disk_start + 1, m->disk_end - 1, 1);
   m->tier = PLAN_TIER_DISK;
   m->disk_start = m->out_end + span;
   m->disk_end = m->in_start - span;

@@ -15,7 +15,10 @@
 #include "plan/plan_move.h"
 #include "plan/residency.h"
 
-bool obscura_may_swap(const struct obscura *x) { return x->options.steps >= OBSCURA_SWAP && x->request->may_swap; }
+bool obscura_may_swap(const struct obscura *x) {
+  const struct obscura_options *o = &x->options;
+  return o->steps >= OBSCURA_SWAP && x->request->may_swap && o->lambda != 0 && o->beta != 0;
+}
 
 bool obscura_may_leave(const struct obscura *x, int32_t stage) {
   if (x->tier == PLAN_TIER_RANK && x->n_stages < 2) return false;

@@ -2,8 +2,8 @@
  * would be idle time before their first backward lies between backwards instead and takes up the recomputation.
  *
  * The passes of the paper, in its order: identify, migrate, relax, refine, swap and recompute, adjust the partition. That is
- * all with options.faithful, with fewer passes than all, and with a given number of adjusted stages. Else the search goes on
- * from there, and what other planners make of the same request is held against it.
+ * all with options.faithful, with fewer passes than all, and with a given number of adjusted stages or of blocks that leave.
+ * Else the search goes on from there, and what other planners make of the same request is held against it.
  */
 #include "plan/planner_obscura.h"
 
@@ -106,7 +106,8 @@ static void choose_base(const struct plan_request *request, struct plan_stage *s
 
 static bool goes_beyond(const struct obscura *x) {
   const struct obscura_options *o = &x->options;
-  return !o->faithful && o->adjusted_stages == OBSCURA_AUTO && o->steps == OBSCURA_STEP_COUNT - 1;
+  bool forced = o->adjusted_stages != OBSCURA_AUTO || o->lambda > 0;
+  return !o->faithful && !forced && o->steps == OBSCURA_STEP_COUNT - 1;
 }
 
 /* The paper's procedure to the letter, but for when a recomputation begins. */
@@ -172,6 +173,16 @@ static int check_request(const struct plan_request *request) {
   return STATUS_OK;
 }
 
+/* A number of blocks is asked for, and none leaves. */
+static void note_blocks(const struct obscura *x, const struct plan *plan) {
+  if (x->options.lambda <= 0 || plan->n_moves > 0) return;
+  planner_note(
+      x->request,
+      "obscura.lambda is %d, but no activations leave: no stage is adjusted, or those that are run too few forwards "
+      "ahead for so many, or do not fit with them",
+      (int)x->options.lambda);
+}
+
 static int make(const struct plan_request *request, struct plan **plan) {
   struct obscura x;
   *plan = NULL;
@@ -187,6 +198,7 @@ static int make(const struct plan_request *request, struct plan **plan) {
   } else {
     struct obscura_draft *draft = obscura_follow(&x, base->stages);
     status = obscura_draft_build(&x, draft, plan);
+    if (!status) note_blocks(&x, *plan);
     obscura_draft_destroy(&draft);
   }
   plan_destroy(&base);
