@@ -9,15 +9,13 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-enum worker_state { WORKER_IDLE, WORKER_BUSY, WORKER_ENDS };
-
 struct worker {
   pthread_t thread;
   bool has_thread;
   int n_cores, *cores;
   pthread_mutex_t mutex;
   pthread_cond_t changed;
-  enum worker_state state; /* under the mutex, as all below */
+  bool busy, ends; /* under the mutex, as all below: a job is there that has not ended; no other will come */
   void (*job)(void *context);
   void *context;
   double start, end;
@@ -40,15 +38,15 @@ static void do_job(struct worker *w) {
 static void *run_jobs(void *context) {
   struct worker *w = context;
   pthread_mutex_lock(&w->mutex);
-  while (w->state != WORKER_ENDS) {
-    if (w->state == WORKER_IDLE) {
+  while (w->busy || !w->ends) {
+    if (!w->busy) {
       pthread_cond_wait(&w->changed, &w->mutex);
       continue;
     }
     pthread_mutex_unlock(&w->mutex); /* nobody touches a job under way */
     do_job(w);
     pthread_mutex_lock(&w->mutex);
-    if (w->state == WORKER_BUSY) w->state = WORKER_IDLE;
+    w->busy = false;
   }
   pthread_mutex_unlock(&w->mutex);
   return NULL;
@@ -81,11 +79,11 @@ static void start_thread(struct worker *w) {
 void worker_begin(struct worker *w, void (*job)(void *context), void *context) {
   if (!w->has_thread) start_thread(w);
   pthread_mutex_lock(&w->mutex);
-  CHECK(w->state == WORKER_IDLE, "a job begins before the one before has ended");
+  CHECK(!w->busy, "a job begins before the one before has ended");
   w->job = job;
   w->context = context;
   if (w->has_thread)
-    w->state = WORKER_BUSY;
+    w->busy = true;
   else
     do_job(w);
   pthread_cond_signal(&w->changed);
@@ -94,7 +92,7 @@ void worker_begin(struct worker *w, void (*job)(void *context), void *context) {
 
 bool worker_test(struct worker *w, double *start, double *end) {
   pthread_mutex_lock(&w->mutex);
-  bool done = w->state == WORKER_IDLE;
+  bool done = !w->busy;
   *start = done ? w->start : 0;
   *end = done ? w->end : 0;
   pthread_mutex_unlock(&w->mutex);
@@ -108,7 +106,7 @@ void worker_destroy(struct worker **worker) {
   if (!w) return;
   if (w->has_thread) {
     pthread_mutex_lock(&w->mutex);
-    w->state = WORKER_ENDS;
+    w->ends = true; /* a job that has not begun yet is done first */
     pthread_cond_signal(&w->changed);
     pthread_mutex_unlock(&w->mutex);
     pthread_join(w->thread, NULL);
