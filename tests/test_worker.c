@@ -105,6 +105,20 @@ static void test_two(void) {
   worker_destroy(&b);
 }
 
+static void get_policy(void *context) { *(int *)context = sched_getscheduler(0); }
+
+/* Else whoever gives a job away would wait for it on a core that both have to use. */
+static void test_policy(void) {
+  int own = sched_getscheduler(0), policy = -1;
+  double start, end;
+  struct worker *w = worker_create(NULL, 0);
+  worker_begin(w, get_policy, &policy);
+  wait_for(w, &start, &end);
+  T_CHECK(policy == (own == SCHED_OTHER ? SCHED_BATCH : own), "policy %d beside %d", policy, own);
+  T_CHECK(sched_getscheduler(0) == own, "the caller's own policy has changed");
+  worker_destroy(&w);
+}
+
 static void get_core(void *context) { *(int *)context = sched_getcpu(); }
 
 static void test_cores(void) {
@@ -264,6 +278,7 @@ int main(void) {
   test_jobs();
   test_cpu();
   test_two();
+  test_policy();
   test_cores();
   test_copies();
   test_host();

@@ -62,6 +62,16 @@ struct worker *worker_create(const int *cores, int n_cores) {
   return w;
 }
 
+/* On a core that it shares with the thread that gave it a job, a worker takes its part of the time, but does not interrupt that
+ * thread the moment it has given the job: what is to happen beside compute would stop it. Real-time threads keep their class,
+ * in which equals do not interrupt each other. */
+static void lower_thread(pthread_t thread) {
+  int policy;
+  struct sched_param param;
+  if (pthread_getschedparam(thread, &policy, &param) == 0 && policy == SCHED_OTHER)
+    pthread_setschedparam(thread, SCHED_BATCH, &param);
+}
+
 /* Signals are for the main thread. */
 static void start_thread(struct worker *w) {
   sigset_t all, before;
@@ -69,7 +79,9 @@ static void start_thread(struct worker *w) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   w->has_thread = pthread_create(&w->thread, NULL, run_jobs, w) == 0;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (!w->has_thread || !w->n_cores) return;
+  if (!w->has_thread) return;
+  lower_thread(w->thread);
+  if (!w->n_cores) return;
   cpu_set_t set;
   CPU_ZERO(&set);
   for (int i = 0; i < w->n_cores; i++) CPU_SET(w->cores[i], &set);

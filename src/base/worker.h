@@ -6,7 +6,8 @@
 
 struct worker;
 
-/* The thread starts with the first job and may run on `cores` (n_cores OS core numbers, NULL: anywhere). */
+/* The thread starts with the first job and may run on `cores` (n_cores OS core numbers, NULL: anywhere). On a core that is in
+ * use it gets its share in turn, but does not interrupt (SCHED_BATCH; the caller's own class where that is another). */
 struct worker *worker_create(const int *cores, int n_cores);
 /* Waits for the job under way. */
 void worker_destroy(struct worker **worker);

@@ -96,6 +96,7 @@ static int open_deck_all(struct profile_job *job) {
   if (!status) status = comm_agree_all(job->comm, find_longest(job));
   if (status) return status;
   job->config = setup_make_device(p, &job->topo, request_get_limit(p, job->rank, job->topo.memory_share_bytes));
+  job->config.host_limit = request_get_host_limit(p, job->topo.memory_share_bytes);
   job->path =
       params_is_given(p, PARAM_cost_profile) ? mem_strdup(p->cost.profile) : mem_format("%s/profile.h5", p->run.folder);
   job->device = profile_describe_device_all(job->comm, params_get_choice(p, PARAM_device_backend), &job->config,

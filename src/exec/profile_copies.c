@@ -1,44 +1,52 @@
-/* Copies between device and host, all ranks at once: out, in, and both ways at once on the threads of the rank. */
-#include "base/clock.h"
+/* Copies between device and host as a step does them, all ranks at once: on the device's streams, beside computing, of memory
+ * that no cache holds any more. Out, in, and both ways at once. */
+#include <math.h>
+
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/pool.h"
 #include "comm/comm.h"
 #include "exec/profile_internal.h"
 
-/* From what fits a cache to what does not. */
 static const int64_t sizes[] = {(int64_t)1 << 20, (int64_t)8 << 20, (int64_t)64 << 20};
 enum { N_SIZES = sizeof sizes / sizeof *sizes, N_KINDS = PROFILE_COPY_BOTH + 1 };
+enum { BUSY_FLOATS = 4096 }; /* what is computed beside copies: little memory, so that copies are asked for often */
 
 struct copies {
   struct profile_work *work;
-  int n;                     /* sizes that the device has room for twice */
-  char *device[2], *host[2]; /* for out, for in */
-  int64_t bytes;
+  int n;        /* sizes that there is room for twice */
+  int64_t most; /* the largest of them: what each buffer has */
+  char *device[COPY_WAY_COUNT], *host[COPY_WAY_COUNT];
+  float *busy;
+  int64_t bytes, at;
 };
 
-static void copy_out(struct copies *c) {
-  c->work->device->ops->read(c->work->device, c->host[0], c->device[0], c->bytes);
+static void begin(const struct copies *c, enum copy_way way) {
+  char *device = c->device[way] + c->at, *host = c->host[way] + c->at;
+  struct copy_part part = {way == COPY_OUT ? host : device, way == COPY_OUT ? device : host, c->bytes};
+  c->work->device->ops->copy_begin(c->work->device, way, &part, 1);
 }
 
-static void copy_in(struct copies *c) {
-  c->work->device->ops->write(c->work->device, c->device[1], c->host[1], c->bytes);
+static bool copies_way(enum profile_copy_kind kind, enum copy_way way) {
+  return kind == PROFILE_COPY_BOTH || (kind == PROFILE_COPY_OUT) == (way == COPY_OUT);
 }
 
-static void copy_one_way(void *context, int64_t i) {
-  if (i == 0)
-    copy_out(context);
-  else
-    copy_in(context);
-}
-
+/* From the first start to the last end. The next ones go on behind in the buffers, which come to more than caches hold where
+ * there is memory for that. */
 static double measure(struct copies *c, enum profile_copy_kind kind) {
-  double start = clock_now();
-  if (kind == PROFILE_COPY_BOTH)
-    pool_run(c->work->device->ops->get_pool(c->work->device), 2, copy_one_way, c);
-  else
-    copy_one_way(c, kind == PROFILE_COPY_IN);
-  return clock_now() - start;
+  struct device *device = c->work->device;
+  double first = INFINITY, last = 0;
+  for (int way = 0; way < COPY_WAY_COUNT; way++)
+    if (copies_way(kind, (enum copy_way)way)) begin(c, (enum copy_way)way);
+  for (int way = 0; way < COPY_WAY_COUNT; way++) {
+    if (!copies_way(kind, (enum copy_way)way)) continue;
+    double start, end;
+    while (!device->ops->copy_test(device, (enum copy_way)way, &start, &end))
+      device->ops->sum_squares(device, BUSY_FLOATS, c->busy);
+    first = fmin(first, start);
+    last = fmax(last, end);
+  }
+  c->at = c->at + 2 * c->bytes <= c->most ? c->at + c->bytes : 0;
+  return last - first;
 }
 
 static struct profile_copy measure_kind_all(struct copies *c, enum profile_copy_kind kind, double budget) {
@@ -55,25 +63,39 @@ static struct profile_copy measure_kind_all(struct copies *c, enum profile_copy_
   return row;
 }
 
+/* As many sizes as all ranks have room for. Collective. */
+static void choose_sizes_all(struct copies *c) {
+  const struct device *device = c->work->device;
+  double host = -profile_get_most_all(c->work, -(double)device->ops->get_host_memory(device).limit);
+  int64_t busy = BUSY_FLOATS * (int64_t)sizeof(float);
+  while (c->n < N_SIZES && 2 * sizes[c->n] + busy <= c->work->limit && 2 * (double)sizes[c->n] <= host) c->n++;
+  c->most = c->n ? sizes[c->n - 1] : 0;
+}
+
 /* Host memory is written first: pages that nobody has touched are no memory yet. */
 static int open_copies(struct copies *c) {
-  const struct device_ops *ops = c->work->device->ops;
-  int64_t most = sizes[c->n - 1];
-  for (int i = 0; i < 2; i++) {
-    c->device[i] = ops->alloc(c->work->device, most, "copies");
+  struct device *device = c->work->device;
+  c->busy = device->ops->alloc(device, BUSY_FLOATS * (int64_t)sizeof(float), "copies");
+  if (!c->busy) return error_status();
+  device->ops->fill(device, BUSY_FLOATS, 1.0f, c->busy);
+  for (int i = 0; i < COPY_WAY_COUNT; i++) {
+    c->device[i] = device->ops->alloc(device, c->most, "copies");
     if (!c->device[i]) return error_status();
-    c->host[i] = mem_alloc((size_t)most);
-    ops->fill(c->work->device, most / (int64_t)sizeof(float), 1.0f, (float *)(void *)c->device[i]);
-    ops->read(c->work->device, c->host[i], c->device[i], most);
+    c->host[i] = device->ops->alloc_host(device, c->most, "copies");
+    if (!c->host[i]) return error_status();
+    device->ops->fill(device, c->most / (int64_t)sizeof(float), 1.0f, (float *)(void *)c->device[i]);
+    device->ops->read(device, c->host[i], c->device[i], c->most);
   }
   return STATUS_OK;
 }
 
 static void close_copies(struct copies *c) {
-  for (int i = 0; i < 2; i++) {
-    c->work->device->ops->free(c->work->device, c->device[i]);
-    mem_free(c->host[i]);
+  struct device *device = c->work->device;
+  for (int i = 0; i < COPY_WAY_COUNT; i++) {
+    device->ops->free(device, c->device[i]);
+    device->ops->free_host(device, c->host[i]);
   }
+  device->ops->free(device, c->busy);
 }
 
 int profile_copies_all(struct profile_work *w, double budget) {
@@ -81,16 +103,17 @@ int profile_copies_all(struct profile_work *w, double budget) {
   struct profile_copy rows[N_SIZES * N_KINDS];
   int n = 0;
   int status = profile_begin_all(w, STATUS_OK, "copies between device and host");
-  while (c.n < N_SIZES && 2 * sizes[c.n] <= w->limit) c.n++;
+  if (!status) choose_sizes_all(&c);
   if (!status && c.n == 0) {
-    profile_note(w,
-                 "not measured: copies between device and host, as there is no memory for them (memory.device_limit)");
+    profile_note(w, "not measured: copies between device and host, as there is no memory for them "
+                    "(memory.device_limit, memory.host_limit)");
     return STATUS_OK;
   }
   if (!status) status = comm_agree_all(w->comm, open_copies(&c));
   for (int s = 0; s < c.n && !status; s++)
     for (int kind = 0; kind < N_KINDS; kind++) {
       c.bytes = sizes[s];
+      c.at = 0;
       rows[n++] = measure_kind_all(&c, (enum profile_copy_kind)kind, budget / (c.n * N_KINDS));
     }
   if (!status && w->profile) profile_set_copies(w->profile, rows, n);
