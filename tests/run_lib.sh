@@ -124,8 +124,8 @@ list_ranks() {
   [ -n "$1" ] && pattern=$pattern'$'
   for pid in /proc/[0-9]*; do
     [ "$(cat "$pid/comm" 2> /dev/null)" = penstock ] || continue
-    tr '\0' '\n' < "$pid/cmdline" 2> /dev/null | grep -q -- "$pattern" || continue
-    if [ $# -gt 1 ]; then tr '\0' '\n' < "$pid/environ" 2> /dev/null | grep -qx "PMI_RANK=$2" || continue; fi
+    tr '\0' '\n' 2> /dev/null < "$pid/cmdline" | grep -q -- "$pattern" || continue
+    if [ $# -gt 1 ]; then tr '\0' '\n' 2> /dev/null < "$pid/environ" | grep -qx "PMI_RANK=$2" || continue; fi
     echo "${pid#/proc/}"
   done
 }
