@@ -163,6 +163,15 @@ wait_end() {
   check wait_until has_no_rank "$run"
 }
 
+# on_own_disk SIZE COMMAND...: with a file system of so many bytes at $work/small, which no other process sees. Fails where
+# that may not be made.
+on_own_disk() {
+  local size=$1
+  shift
+  mkdir -p "$work/small"
+  unshare --user --map-root-user --mount sh -c "mount -t tmpfs -o size=$size none '$work/small' && \"\$@\"" - "$@"
+}
+
 # ---- what is to hold ----
 
 ends() { check [ "$code" = "$1" ] || fail "exit code $code, not $1"; }

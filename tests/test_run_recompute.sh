@@ -118,19 +118,16 @@ check [ "$(sed -n '/"moved_stages"/,/\]/p' some.json | grep -cE '"bytes": [1-9][
 
 # In a file system of its own, which no other process has.
 name="a spill folder on a disk that is full"
-small=$work/small
-mkdir "$small"
-own_disk() { unshare --user --map-root-user --mount sh -c "mount -t tmpfs -o size=512k penstock '$small' && \"\$@\"" - "$@"; }
-if own_disk true 2> /dev/null; then
+if on_own_disk 512k true 2> /dev/null; then
   full=(-D data.global_batch=64 -D run.steps=100000)
   plan gpipe 2 "${full[@]}" -D pipeline.planner=gpipe
   "${helper%run_helper}moves_helper" plans/gpipe/plan.h5 disk all full.h5 > "$output" 2>&1 || fail "no moves"
-  full+=(-D pipeline.planner=file -D pipeline.plan_file="$work/full.h5" -D memory.spill_folder="$small/blocks")
+  full+=(-D pipeline.planner=file -D pipeline.plan_file="$work/full.h5" -D memory.spill_folder="$work/small/blocks")
   plan full 2 "${full[@]}"
   check [ "$(grep -h '"disk_bytes"' full.json | tr -dc '0-9\n' | sort -n | tail -n 1)" -gt 524288 ] ||
     fail "it would not fill up: $(grep -h '"disk_bytes"' full.json)"
   run=filling output=$work/filling.out
-  own_disk timeout -k 5 "$job_seconds" "${launcher[@]}" -n 2 "$penstock" train "$deck" -D run.folder="$work/filling" \
+  on_own_disk 512k timeout -k 5 "$job_seconds" "${launcher[@]}" -n 2 "$penstock" train "$deck" -D run.folder="$work/filling" \
     "${full[@]}" > "$output" 2>&1 < /dev/null
   code=$?
   ends 1

@@ -81,6 +81,36 @@ says "going on after step [0-9]*[05] from "
 has_steps traced2 100
 same_run traced traced2
 
+# metrics.csv lies on a disk of one page, which is full after some forty steps.
+if on_own_disk 4k true 2> /dev/null; then
+  name="metrics that cannot be written"
+  for way in continue stop; do
+    run=measured$way output=$work/measured$way.out
+    mkdir measured$way && ln -s "$work/small/metrics.csv" measured$way/metrics.csv
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    on_own_disk 4k sh -c '"$@"; code=$?; cp "$0/small/metrics.csv" "$0/rows"; exit $code' "$work" timeout -k 5 \
+      "$job_seconds" "${launcher[@]}" -n 1 "$penstock" train "$deck" -D run.folder="$work/measured$way" -D run.steps=100 \
+      -D run.on_save_error=$way -D run.checkpoint_every=20 > "$output" 2>&1 < /dev/null
+    code=$?
+    check awk -F, 'NR > 1 && ($1 != NR - 1 || NF != fields) { bad = 1 } { fields = NF } END { exit bad || NR < 20 || NR > 99 }' rows ||
+      fail "rows are not whole: $(tail -n 2 rows)"
+    if [ $way = continue ]; then
+      ends 0
+      says "warning: .*metrics.csv: No space left on device .*; training goes on"
+      status_is measuredcontinue DONE
+      check "$helper" trace measuredcontinue/trace.h5 > trace || fail "no trace: $(cat trace)"
+      check grep -q '^100 ' trace || fail "the trace ends early: $(tail -n 2 trace)"
+    else
+      ends 1
+      says_once '^penstock: error: .*metrics.csv: No space left on device'
+      status_is measuredstop "FAILED .*metrics.csv.*"
+      check [ "$(awk '$1 != "#" { step = $1 } END { print step }' measuredstop/checkpoints/index.txt)" -ge 20 ] || fail "no checkpoint"
+    fi
+  done
+else
+  echo "no file system of its own here: metrics that cannot be written are not shown"
+fi
+
 name="left over from a killed run"
 mkdir -p left/checkpoints
 for file in STATUS manifest.txt used.yml plan.h5 trace.h5 checkpoints/step-00000004.h5 checkpoints/index.txt; do
