@@ -3,6 +3,7 @@
  * case step by step, with its memory. One process, one thread: rates and planning times are medians of CPU time, so that other
  * programs hardly count. The last line is for scripts: key=value.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,19 +188,43 @@ static void print_planners(void) {
   for (int k = 0; k < N_SHAPES; k++) close_shape(&opened[k]);
 }
 
-/* Planner obscura where memory is short: Llama 2 made deeper, on devices of 80 GB. CPU seconds of planner_run. */
-static double measure_obscura(const struct shape *s, const struct model *model, const struct cost *cost,
-                              bool faithful) {
+/* Planner obscura where memory is short: Llama 2 made deeper, on devices of 80 GB. */
+struct deep {
+  struct shape shape; /* model and cost its own */
+  int n_blocks;
+};
+
+static void open_deep(struct deep *deep, int32_t n_ranks, int32_t n_micro, int n_blocks) {
+  struct shape *s = &deep->shape;
+  struct params params;
+  char *notes, *text = deck_wrap_text("bench", "device: {preset: a100-80g, precision: bf16}\ncost: {source: preset}");
+  char *json = mem_format("{\"model_type\": \"llama\", \"vocab_size\": 32000, \"hidden_size\": 5120, "
+                          "\"intermediate_size\": 13824, \"num_hidden_layers\": %d, \"num_attention_heads\": 40, "
+                          "\"max_position_embeddings\": 16384}",
+                          n_blocks);
+  *deep = (struct deep){.shape = {.n_ranks = n_ranks, .n_micro = n_micro}, .n_blocks = n_blocks};
+  must(params_parse(text, NULL, 0, &params));
+  must(model_create(json, "bench", -1, &s->model, NULL));
+  s->model->half = true;
+  must(cost_create(&params, s->model, n_ranks, &s->cost, &notes));
+  request_make_worst(n_micro, 1, n_ranks > 8 ? 16384 : 4096, &s->micro);
+  params_fini(&params);
+  mem_free(notes);
+  mem_free(text);
+  mem_free(json);
+}
+
+/* CPU seconds of planner_run; *fits: the plan is within `limit`. */
+static double measure_obscura(const struct deep *deep, bool faithful, enum swap_tier tier, int64_t limit, bool *fits) {
+  const struct shape *s = &deep->shape;
   struct obscura_options options = obscura_options_default();
   struct plan_request request = make_request(s);
   struct plan *plan = NULL;
   int64_t *limits = MEM_NEW(int64_t, s->n_ranks);
-  uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
-  for (int32_t r = 0; r < s->n_ranks; r++) limits[r] = (int64_t)80 << 30;
-  for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL);
+  uint32_t *ops = MEM_NEW(uint32_t, s->model->n_layers);
+  for (int32_t r = 0; r < s->n_ranks; r++) limits[r] = limit;
+  for (int32_t l = 0; l < s->model->n_layers; l++) ops[l] = recompute_get_ops(&s->model->layers[l], RECOMPUTE_FULL);
   options.faithful = faithful;
-  request.model = model;
-  request.cost = cost;
   request.partition = PARTITION_AUTO;
   request.device_limit = limits;
   request.recompute_ops = ops;
@@ -210,40 +235,49 @@ static double measure_obscura(const struct shape *s, const struct model *model, 
   request.evaluate = request_evaluate;
   request.evaluate_context = &request;
   request.may_swap = true;
-  request.swap_tier = PLAN_TIER_HOST;
+  request.swap_tier = tier;
   double begun = rate_get_cpu();
   must(planner_run("obscura", &request, &plan));
   double seconds = rate_get_cpu() - begun;
+  *fits = isfinite(request_evaluate(&request, plan, NULL));
   plan_destroy(&plan);
   mem_free(limits);
   mem_free(ops);
   return seconds;
 }
 
+/* The smallest limit that the planner finds a plan for, within 2 %. */
+static int64_t find_limit(const struct deep *deep, int64_t most) {
+  int64_t low = 0;
+  while (most - low > most / 50) {
+    int64_t middle = low + (most - low) / 2;
+    bool fits;
+    measure_obscura(deep, false, SWAP_TIER_HOST, middle, &fits);
+    if (fits)
+      most = middle;
+    else
+      low = middle;
+  }
+  return most;
+}
+
 static void print_obscura(int32_t n_ranks, int32_t n_micro, int n_blocks) {
-  struct shape s = {.n_ranks = n_ranks, .n_micro = n_micro};
-  struct model *model;
-  struct cost *cost;
-  struct params params;
-  char *notes, *text = deck_wrap_text("bench", "device: {preset: a100-80g, precision: bf16}\ncost: {source: preset}");
-  char *json = mem_format("{\"model_type\": \"llama\", \"vocab_size\": 32000, \"hidden_size\": 5120, "
-                          "\"intermediate_size\": 13824, \"num_hidden_layers\": %d, \"num_attention_heads\": 40, "
-                          "\"max_position_embeddings\": 16384}",
-                          n_blocks);
-  must(params_parse(text, NULL, 0, &params));
-  must(model_create(json, "bench", -1, &model, NULL));
-  model->half = true;
-  must(cost_create(&params, model, n_ranks, &cost, &notes));
-  request_make_worst(n_micro, 1, n_ranks > 8 ? 16384 : 4096, &s.micro);
-  printf("obscura, %d ranks, %d blocks, %d micro-batches: faithful %.1f ms, default %.1f ms\n", (int)n_ranks, n_blocks,
-         (int)n_micro, 1e3 * measure_obscura(&s, model, cost, true), 1e3 * measure_obscura(&s, model, cost, false));
-  mem_free(s.micro);
-  cost_destroy(&cost);
-  model_destroy(&model);
-  params_fini(&params);
-  mem_free(notes);
-  mem_free(text);
-  mem_free(json);
+  struct deep deep;
+  open_deep(&deep, n_ranks, n_micro, n_blocks);
+  const int64_t most = (int64_t)80 << 30, limits[] = {most, (int64_t)(1.02 * (double)find_limit(&deep, most))};
+  for (int i = 0; i < 2; i++) {
+    bool fits[3];
+    double faithful = measure_obscura(&deep, true, SWAP_TIER_HOST, limits[i], &fits[0]);
+    double usual = measure_obscura(&deep, false, SWAP_TIER_HOST, limits[i], &fits[1]);
+    double any_tier = measure_obscura(&deep, false, SWAP_TIER_AUTO, limits[i], &fits[2]);
+    printf("obscura, %d ranks, %d blocks, %d micro-batches, %.1f GiB%s: faithful %.1f ms%s, default %.1f ms, any tier "
+           "%.1f "
+           "ms\n",
+           (int)n_ranks, n_blocks, (int)n_micro, (double)limits[i] / (1 << 30), i ? " (hardly enough)" : "",
+           1e3 * faithful, fits[0] ? "" : " (none fits)", 1e3 * usual, 1e3 * any_tier);
+    fflush(stdout);
+  }
+  close_shape(&deep.shape);
 }
 
 int main(int argc, char **argv) {
