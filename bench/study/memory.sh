@@ -40,7 +40,8 @@ show_figure13() {
     print_peaks 'BPipe, no limit' '106 GB at most'
     plan "$decks/llama2-28b.yml" $key $one_f_one_b $no_limit -D pipeline.recompute=mlp -D pipeline.planner=bpipe
     print_peaks 'BPipe + MLP, no limit' '76 GB at most'
-    plan "$decks/llama2-28b.yml" $key $no_limit -D obscura.faithful=true -D obscura.steps=strawman -D obscura.adjusted_stages=6
+    plan "$decks/llama2-28b.yml" $key $no_limit -D obscura.faithful=true -D obscura.steps=strawman \
+      -D obscura.adjusted_stages=6
     print_peaks 'strawman, 0 to 5, no limit' 'stages 0 to 5 are adjusted'
     plan "$decks/llama2-28b.yml" $key -D obscura.faithful=true
     print_peaks 'faithful' 'stages 0 to 4 are adjusted, alike; CMB on 5'
@@ -49,14 +50,17 @@ show_figure13() {
   }
 }
 
-# Forwards live by stage, and what they make with the published sizes of a block: 5.37 and 5.29 GB on stages 0 and 1, 1.96 and
-# 1.83 GB where it recomputes. The rest of a stage (weights and what else stays) is the published size without
-# recomputation less its blocks, so that row says nothing; the others check the counts. Later stages keep their row's blocks.
+# Blocks live by stage, and what they make with the sizes of a block that fit the published table: 5.37 and 5.29 GB on
+# stages 0 and 1, 1.96 and 1.83 GB where it recomputes. The rest of a stage (weights and what else stays) is the
+# published size without recomputation less its blocks, so that the first row says nothing; the others check the counts.
 print_table1_row() { # NAME RECOMPUTES PUBLISHED-OF-STAGES...
   local name=$1 n=$2
   shift 2
   list_stages | awk -v name="$name" -v n="$n" -v published="$*" '
-    BEGIN {split("5.37 5.29", kept, " "); split("1.96 1.83", left, " "); split("48.01 42.62 36.72 30.92", plain, " "); split(published, told, " ")}
+    BEGIN {
+      split("5.37 5.29", kept, " "); split("1.96 1.83", left, " "); split("48.01 42.62", plain, " ")
+      split(published, told, " ")
+    }
     {
       live = live sprintf(" %3d", $5)
       if (NR > 2) {made = made sprintf(" %6s", "-"); next}
@@ -69,13 +73,15 @@ print_table1_row() { # NAME RECOMPUTES PUBLISHED-OF-STAGES...
 }
 show_table1() {
   local mode n key='-D pipeline.stages=4 -D data.global_batch=16'
-  printf '\nTable 1: 4 stages, MLP recomputation, 16 micro-batches: blocks live by stage, GB that they make, GB published\n'
+  printf '\nTable 1: 4 stages, MLP recomputation, 16 micro-batches\n'
+  printf '  %-12s %16s  %28s %29s\n' '' 'blocks by stage' 'GB that they make' 'GB published'
   # shellcheck disable=SC2086 # overrides are words
   while read -r name mode n published; do
     case $mode in
       none) plan_uniform 1 $key $one_f_one_b -D pipeline.recompute=none ;;
       1f1b) plan_uniform 1 $key $one_f_one_b -D pipeline.recompute=mlp -D "pipeline.recompute_stages=$n" ;;
-      *) plan_uniform 1 $key -D obscura.faithful=true -D "obscura.steps=$mode" -D "obscura.adjusted_stages=$n" -D pipeline.recompute=mlp ;;
+      *) plan_uniform 1 $key -D obscura.faithful=true -D "obscura.steps=$mode" -D "obscura.adjusted_stages=$n" \
+        -D pipeline.recompute=mlp ;;
     esac
     # shellcheck disable=SC2154 # read above
     print_table1_row "$name" "$n" $published

@@ -29,8 +29,8 @@ get_step() { sed -nE 's/^predicted step ([0-9.e+]+) ms.*/\1/p' plan.txt; }
 get_hidden_copies() { sed -nE 's/^blocks are on their way.*; ([0-9.]+) % of that is hidden/\1/p' plan.txt; }
 list_block() { awk -v head="$1" '$0 ~ head {on = 1; next} /^$/ {on = 0} on' "${2:-plan.txt}"; } # HEAD-PATTERN [FILE]
 
-# A line a stage: forward, recomputation, backward of a micro-batch, ms (means); forwards that it runs ahead; micro-batches
-# whose activations it has at most; peak, GiB.
+# A line a stage: forward, recomputation, backward of a micro-batch, ms (means); forwards that it runs ahead;
+# micro-batches whose activations it has at most; peak, GiB.
 list_stages() {
   paste -d ' ' <(list_block '^stage .*layers' | awk '{print $6, $7 + 0, $8}') <(list_orders) \
     <(list_block '^rank .*peak .*MiB at' | awk '{print $8 / 1024}')
@@ -60,18 +60,22 @@ show_times() { # MICRO-BATCHES TITLE
     printf '\n  %s: %s\n' "$2" "$(get_reason)"
     return 1
   fi
-  printf '\n  %s: step %.0f ms\n  stage  F + B ms   R ms  forward bubble ms  backward bubble ms   sum ms  peak GiB\n' "$2" "$(get_step)"
-  list_times "$1" | awk '{printf "  %5d %9.0f %6.0f %18.0f %19.0f %8.0f %9.1f\n", NR - 1, $1, $2, $3, $4, $1 + $2 + $3 + $4, $5}'
+  printf '\n  %s: step %.0f ms\n' "$2" "$(get_step)"
+  printf '  stage  F + B ms   R ms  forward bubble ms  backward bubble ms   sum ms  peak GiB\n'
+  list_times "$1" | awk '{
+    printf "  %5d %9.0f %6.0f %18.0f %19.0f %8.0f %9.1f\n", NR - 1, $1, $2, $3, $4, $1 + $2 + $3 + $4, $5
+  }'
 }
 
-# How long the step of this plan would be if recomputation took as long as the blocks' forward (that of the second stage, which
-# has blocks alone): the plan simulated with its own times by hand, with either recomputation, and the difference added.
+# How long the step of this plan would be if recomputation took as long as the blocks' forward (that of the second
+# stage, which has blocks alone): the plan simulated with its own times by hand, with either recomputation, and the
+# difference added. Of equal stages it is (m + p - 1) (f - r).
 get_whole_step() {
   local f b r lists own whole
   lists=$(list_stages | awk '{f = f sep $1; b = b sep $3; r = r sep $2; sep = ", "} END {print f ";" b ";" r}')
   IFS=';' read -r f b r <<< "$lists"
   own=$(reprice "$f" "$b" "$r")
-  r=$(list_stages | awk 'NR == 2 {most = $1} {n++} END {for (s = 1; s <= n; s++) printf "%s%s", (s > 1 ? ", " : ""), most}')
+  r=$(list_stages | awk 'NR == 2 {f = $1} END {for (s = 1; s <= NR; s++) printf "%s%s", (s > 1 ? ", " : ""), f}')
   whole=$(reprice "$f" "$b" "$r")
   awk -v step="$(get_step)" -v own="$own" -v whole="$whole" 'BEGIN {print step + whole - own}'
 }

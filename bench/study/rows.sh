@@ -8,13 +8,14 @@ solve() { # MICRO-BATCHES
     {time[NR] = $1 + $2 + $3; ahead[NR] = $4; if ($2 / $1 > ratio) ratio = $2 / $1}
     END {
       for (s = 1; s <= NR; s++) if (ahead[s] > (m < NR - s + 1 ? m : NR - s + 1)) n = s
-      for (s = 1; s <= NR; s++) if (s > n && time[s] > even) even = time[s]; else if (s <= n && time[s] > slow) slow = time[s]
+      for (s = 1; s <= n; s++) if (time[s] > slow) slow = time[s]
+      for (s = n + 1; s <= NR; s++) if (time[s] > even) even = time[s]
       printf "%d %.2f %.3f\n", n, ratio, get_time(NR, m, n, even, slow)
     }')
 }
 
-# row KIND NAME PUBLISHED DECK OVERRIDE...; a kind is whole (all recompute), paper (Eq. 3 / 5 holds for it), rival, free (no
-# limit) or free-paper, ours.
+# row KIND NAME PUBLISHED DECK OVERRIDE...; a kind is whole (all recompute), paper (Eq. 3 / 5 holds for it), rival, free
+# (no limit) or free-paper, ours.
 row() {
   local kind=$1 name=$2 published=$3 step k ratio equation
   shift 3
@@ -34,9 +35,9 @@ row() {
   [ "${STAGES:-no}" = yes ] && show_times "$batch" "$name"
 }
 print_row() { # KIND NAME PUBLISHED STEP K RATIO EQUATION
-  list_stages | awk -v kind="$1" -v name="$2" -v published="$3" -v step="$4" -v k="$5" -v ratio="$6" -v equation="$7" -v m="$batch" \
-    -v whole="$whole" -v forward="$whole_forward" -v whole_equation="$whole_equation" -v ideal="$ideal" -v model="$model" \
-    -v copies="$(get_hidden_copies)" -v peak="$(get_peak)" '
+  list_stages | awk -v kind="$1" -v name="$2" -v published="$3" -v step="$4" -v k="$5" -v ratio="$6" \
+    -v equation="$7" -v m="$batch" -v whole="$whole" -v forward="$whole_forward" -v whole_equation="$whole_equation" \
+    -v ideal="$ideal" -v model="$model" -v copies="$(get_hidden_copies)" -v peak="$(get_peak)" '
     {if ($2 > most) most = $2}
     END {
       gain = whole / step
@@ -44,16 +45,17 @@ print_row() { # KIND NAME PUBLISHED STEP K RATIO EQUATION
       hidden = most > 0 && ideal > 0 ? 100 * (1 - (step - ideal) / (m * most)) : -1
       if (hidden > 100) hidden = 100
       if (ratio == "1.00") hidden = peak = -1
-      printf "  %-34s %9.0f %6.3f %6.3f %3d %5.2f %7s %6s %7s %7s %5s  %s\n", name, step, gain, forward / step, k, ratio,
-        solved ? sprintf("%.3f", solved) : "-", solved ? sprintf("%+.3f", gain - solved) : "-",
-        hidden < 0 ? "-" : sprintf("%.0f %%", hidden), copies == "" ? "-" : copies " %", peak < 0 ? "-" : peak, published
-      print kind "|" model "|" m "|" name "|" step "|" gain "|" solved "|" forward / step >> "rows"
+      printf "  %-34s %9.0f %6.3f %6.3f %3d %5.2f %7s %6s %7s %7s %5s  %s\n", name, step, gain, forward / step, k,
+        ratio, solved ? sprintf("%.3f", solved) : "-", solved ? sprintf("%+.3f", gain - solved) : "-",
+        hidden < 0 ? "-" : sprintf("%.0f %%", hidden), copies == "" ? "-" : copies " %",
+        peak < 0 ? "-" : peak, published
+      print kind "|" model "|" m "|" name "|" step "|" gain "|" solved "|" forward / step "|" k >> "rows"
     }'
 }
 heading() {
   printf '\n%s, %d micro-batches, %d stages\n' "$model" "$batch" "$stages"
-  printf '  %-34s %9s %6s %6s %3s %5s %7s %6s %7s %7s %5s  %s\n' '' 'step ms' gain whole k r/f 'Eq. 3/5' off 'hid. R' 'hid. C' GiB \
-    published
+  printf '  %-34s %9s %6s %6s %3s %5s %7s %6s %7s %7s %5s  %s\n' '' 'step ms' gain whole k r/f 'Eq. 3/5' off \
+    'hid. R' 'hid. C' GiB published
 }
 get_published() { # gain over a 1F1B that runs a whole forward again on all stages
   case $model-$batch in
@@ -93,12 +95,12 @@ compare() { # model, batch
     row rival 'AdaPipe' - "$deck" $key -D pipeline.planner=adapipe
     row rival 'strawman' - "$deck" $key $faithful -D obscura.steps=strawman
     for step in relaxed refined swap partition; do
-      row paper "$step" "$([ $step = partition ] && echo "$published" || echo -)" "$deck" $key $faithful -D obscura.steps=$step
+      row paper "$step" - "$deck" $key $faithful -D obscura.steps=$step
     done
     row paper 'faithful (all steps)' "$published" "$deck" $key $faithful
     row paper "first $n adjusted, full, all steps" - "$deck" $key $faithful -D obscura.adjusted_stages=$n
-    row free-paper "first $n adjusted, mlp, no limit" "$published" "$deck" $key $no_limit -D pipeline.partition=even $faithful \
-      -D obscura.steps=refined -D obscura.adjusted_stages=$n -D pipeline.recompute=mlp
+    row free-paper "first $n adjusted, mlp, no limit" "$published" "$deck" $key $no_limit -D pipeline.partition=even \
+      $faithful -D obscura.steps=refined -D obscura.adjusted_stages=$n -D pipeline.recompute=mlp
     row ours 'ours, no swap' - "$deck" $key -D pipeline.swap=off
     row ours 'ours' - "$deck" $key
   }
@@ -106,11 +108,11 @@ compare() { # model, batch
 show_legend() {
   cat << 'TEXT'
 
-gain: step of DAPPLE+ over that of the row; whole: the same for a DAPPLE+ that runs a whole forward again, as the paper's does;
-k: stages that run ahead; r/f: the largest; Eq. 3/5: gain by the paper's model with the stages' own times, off: gain - that;
-hid. R: the part of the slowest recomputation that makes the step no longer than 1F1B without any; hid. C: the part of copies
-that nothing waits for; GiB: the largest peak. Only in AdaPipe's row and ours does recomputation begin before its gradient is
-there.
+gain: step of DAPPLE+ over that of the row; whole: the same for a DAPPLE+ that runs a whole forward again, as the
+paper's does; k: stages that run ahead; r/f: the largest; Eq. 3/5: gain by the paper's model with the stages' own times,
+off: gain - that; hid. R: the part of the slowest recomputation that makes the step no longer than 1F1B without any;
+hid. C: the part of copies that nothing waits for; GiB: the largest peak. Only in AdaPipe's row and ours does
+recomputation begin before its gradient is there.
 TEXT
 }
 show_figure12() {
@@ -126,25 +128,4 @@ show_figure15() {
   for model in ${MODELS_A800:-llama2-10b-a800 llama2-13b-a800}; do
     for batch in ${BATCHES:-16 32 64 128}; do compare; done
   done
-}
-# What is wanted of all rows printed: within 0.03 of Eq. 3 / 5, and ours never slower.
-summarize() {
-  [ -s rows ] || return 0
-  awk -F'|' '
-    $1 == "ours" && $4 == "ours" {ours[$2, $3] = $5; if (!least || $8 < least) {least = $8; at = $2 ", " $3}; n_ours++; if ($8 >= 1.33) n_aim++}
-    {kind[NR] = $1; key[NR] = $2 SUBSEP $3; name[NR] = $2 ", " $3 ", " $4; step[NR] = $5; gain[NR] = $6; solved[NR] = $7}
-    END {
-      for (i = 1; i <= NR; i++) {
-        if (kind[i] ~ /paper/) {
-          off = gain[i] > solved[i] ? gain[i] - solved[i] : solved[i] - gain[i]
-          n++; if (off > 0.03) {n_off++; far = far "\n    " name[i] sprintf(": %+.3f", gain[i] - solved[i])}
-          if (off > most) {most = off; where = name[i]}
-        }
-        if (kind[i] == "free" || kind[i] == "free-paper" || !(key[i] in ours)) continue
-        n_rows++; if (ours[key[i]] > step[i] * (1 + 1e-6)) {n_slower++; slower = slower "\n    " name[i]}
-      }
-      printf "\nSummary\n  rows held against Eq. 3 / 5: %d; farther off than 0.03: %d (wanted 0); the farthest %.3f: %s%s\n", n, n_off, most, where, far
-      printf "  rows within the limit: %d; ours slower than the row: %d (wanted 0)%s\n", n_rows, n_slower, slower
-      printf "  ours over a whole forward again: %d of %d rows at 1.33 or more; the least %.3f: %s\n", n_aim, n_ours, least, at
-    }' rows
 }

@@ -28,7 +28,8 @@ print_uniform_relaxation() {
   # shellcheck disable=SC2086 # overrides are words
   for m in ${BATCHES:-16 32 64 128}; do
     plan_uniform 1 -D data.global_batch="$m" $one_f_one_b -D pipeline.recompute=full && reference=$(get_step)
-    plan_uniform 1 -D data.global_batch="$m" -D obscura.faithful=true -D obscura.steps=relaxed -D obscura.adjusted_stages=3
+    plan_uniform 1 -D data.global_batch="$m" -D obscura.faithful=true -D obscura.steps=relaxed \
+      -D obscura.adjusted_stages=3
     print_gain
   done
   printf '   %s\n' 'Eq. 3: 1.278 1.147 1.076 1.038 at 16 32 64 128; trend published'
@@ -42,7 +43,8 @@ show_ablation() {
   # shellcheck disable=SC2086 # overrides are words
   {
     print_ablation 'DR, stages 0 to 2, full' - $forced -D obscura.steps=relaxed $no_limit
-    print_ablation 'DR, stages 0 to 2, mlp, no limit' - $forced -D obscura.steps=relaxed -D pipeline.recompute=mlp $no_limit
+    print_ablation 'DR, stages 0 to 2, mlp, no limit' - $forced -D obscura.steps=relaxed -D pipeline.recompute=mlp \
+      $no_limit
     print_ablation 'DR + SAR, stages 0 to 2, full' - $forced -D obscura.steps=swap
     print_ablation 'DR + SAR + CB, stages 0 to 2, full' - $forced -D obscura.steps=partition
     print_ablation 'strawman, stages as memory asks for' - $faithful -D obscura.steps=strawman
@@ -58,7 +60,7 @@ show_ablation() {
 vary() {
   local title=$1 format=$2 value words
   shift 2
-  printf '\n  %-24s %9s %9s   (gain over a whole forward again; 32 micro-batches; not published)\n' "$title" faithful ours
+  printf '\n  %-24s %9s %9s   (32 micro-batches; published: -)\n' "$title" faithful ours
   set_reference 32
   for value in "$@"; do
     # shellcheck disable=SC2059 # the format is ours
@@ -74,7 +76,7 @@ vary() {
 }
 show_blocks_by_hand() {
   local lambda beta
-  printf '\n  blocks by hand, faithful (gain over a whole forward again; 32 micro-batches; not published)\n  lambda, beta:'
+  printf '\n  blocks by hand, faithful (32 micro-batches; published: -)\n  lambda, beta:'
   printf ' %8s' 0.25 0.5 0.75 1
   printf '\n'
   for lambda in 0 2 3 4 5; do

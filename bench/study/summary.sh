@@ -1,0 +1,38 @@
+# What is wanted of all rows of figures 12 and 15: within 0.03 of Eq. 3 / 5, and ours never slower than another one.
+# shellcheck shell=bash
+
+summarize() { # reads rows: kind, model, micro-batches, name, step, gain, gain by Eq. 3 / 5, over a whole forward, k
+  [ -s rows ] || return 0
+  printf '\nSummary\n'
+  awk -F'|' '
+    $1 ~ /paper/ {
+      off = $6 > $7 ? $6 - $7 : $7 - $6
+      n++
+      if ($9 > 0) n_ahead++
+      if (off > 0.03) {n_off++; far = far sprintf("\n    %s, %d, %s: %+.3f", $2, $3, $4, $6 - $7)}
+      if (off > most) {most = off; where = $2 ", " $3 ", " $4}
+    }
+    END {
+      printf "  rows held against Eq. 3 / 5: %d, of which %d have stages that run ahead; ", n, n_ahead
+      printf "farther off than 0.03: %d (wanted 0); the farthest %.3f: %s%s\n", n_off, most, where, far
+    }' rows
+  awk -F'|' '
+    NR == FNR {if ($4 == "ours") ours[$2, $3] = $5; next}
+    $1 !~ /free/ && ($2, $3) in ours {
+      n++
+      if (ours[$2, $3] > $5 * (1 + 1e-6)) {n_slower++; slower = slower "\n    " $2 ", " $3 ", " $4}
+    }
+    END {
+      printf "  rows within the limit: %d; ours slower than the row: %d (wanted 0)%s\n", n, n_slower, slower
+    }' rows rows
+  awk -F'|' '
+    $4 == "ours" {
+      n++
+      if ($8 >= 1.33) n_aim++
+      if (!least || $8 < least) {least = $8; at = $2 ", " $3}
+    }
+    END {
+      printf "  ours over a whole forward again: %d of %d rows at 1.33 or more; ", n_aim, n
+      printf "the least %.3f: %s\n", least, at
+    }' rows
+}
