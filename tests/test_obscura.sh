@@ -53,11 +53,49 @@ same() {
 base llama_full
 same 2
 same 4
-for steps in strawman relaxed refined swap partition cmb; do
-  same 4 -D obscura.steps=$steps -D obscura.adjusted_stages=2 -D obscura.faithful=true
+for ranks in 2 4; do
+  for steps in strawman relaxed refined swap partition cmb; do
+    same $ranks -D obscura.steps=$steps -D obscura.adjusted_stages=$((ranks / 2)) -D obscura.faithful=true
+  done
+  for set in full cmb mlp attention '[norm, core]' none; do
+    same $ranks -D "pipeline.recompute=$set" -D obscura.adjusted_stages=$((ranks / 2))
+  done
 done
-for set in full cmb mlp attention '[norm, core]' none; do
-  same 2 -D "pipeline.recompute=$set" -D obscura.adjusted_stages=1
+
+# moves RANKS ARGUMENT...: the same, and blocks do leave.
+moves() {
+  same "$@"
+  check
+  if grep -q 'no activations leave' err; then fail "$last: none leaves"; fi
+}
+# All numbers of blocks that there are: 4 of 6 micro-batches go ahead on the first of two stages, all 6 on that of four. Of so
+# many and two more in turn with what comes back, lazily none has to leave with less than 3.
+for tier in host disk rank; do
+  where=(-D "pipeline.swap_tier=$tier")
+  [ $tier = disk ] && where+=(-D memory.spill_folder="$folder/spill")
+  for beta in 0.25 0.625 1; do
+    moves 2 "${where[@]}" -D obscura.adjusted_stages=1 -D obscura.lambda=3 -D obscura.beta=$beta
+    for lambda in 3 4 5; do
+      moves 4 "${where[@]}" -D obscura.adjusted_stages=$((1 + lambda % 2)) -D obscura.lambda=$lambda -D obscura.beta=$beta
+    done
+  done
+  for lambda in 1 2 3; do
+    moves 2 "${where[@]}" -D obscura.adjusted_stages=1 -D obscura.lambda=$lambda -D obscura.beta=1 -D obscura.eviction=eager
+  done
+done
+
+# From the smallest limit that there is up; a byte less is refused with what would be enough.
+get_need() { sed -nE 's/.*what would fit: memory.device_limit of rank 0: ([0-9]+) B.*/\1/p' err; }
+for ranks in 2 4; do
+  least=(verify --reference "$ref/$file.h5" -D pipeline.planner=obscura -D data.micro_batch=1)
+  run $ranks 2 "${least[@]}" -D 'memory.device_limit=1 B'
+  need=$(get_need)
+  check [ "${need:-0}" -gt 500000 ] || fail "$last: no word of what would fit"
+  run $ranks 2 "${least[@]}" -D "memory.device_limit=$((need - 1)) B"
+  says "rank 0 needs $need bytes .*, 1 bytes over its memory.device_limit of $((need - 1)) bytes"
+  for more in 0 1 2 5 10 20; do
+    same $ranks -D "memory.device_limit=$((need + need * more / 100)) B"
+  done
 done
 same 4 -D obscura.adjusted_stages=1 -D obscura.lambda=5 -D obscura.beta=1
 same 4 -D obscura.adjusted_stages=2 -D obscura.lambda=4 -D obscura.beta=0.5 -D obscura.eviction=eager
