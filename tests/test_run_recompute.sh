@@ -1,6 +1,7 @@
 #!/bin/bash
 # Whole runs that recompute, or whose activations leave the device: numbers of layers that no group divides, many steps, runs
-# in two lives, limits of single ranks, some stages alone, a spill folder that is full. Always the bits of a run that keeps all.
+# in two lives, some stages alone, a spill folder that is full. Always the bits of a run that keeps all. And memory: of ranks
+# that differ, and while a checkpoint is loaded.
 # shellcheck source=tests/run_lib.sh
 . "${srcdir:-$(dirname "$0")/..}/tests/run_lib.sh"
 spill=$work/spill
@@ -71,6 +72,11 @@ for where in host disk; do
   done
 done
 
+name="dropout is not there to be drawn twice"
+train dropped 2 -D model.attention_dropout=0.1
+ends 2
+says_once '^penstock: error: .*attention_dropout'
+
 # Ten steps, a checkpoint, ten more: what waits elsewhere during a step is no part of what is saved. Lives may differ in it.
 name="ten steps and ten more, blocks on the device, in host memory, on disk"
 for where in device host disk; do
@@ -87,6 +93,21 @@ train mixed 2 "${twenty[@]}" "${leave[@]}" -D pipeline.swap_tier=disk -D run.ste
 train mixed 2 "${twenty[@]}" -D pipeline.planner=1f1b
 ends 0
 same_run plain mixed
+
+# One estimate a rank, not a mean: what each measured is what was planned for it.
+name="blocks unevenly on the stages"
+uneven=(-D model.num_hidden_layers=8 -D 'pipeline.partition=[1, 2, 2, 3]' -D data.global_batch=16 -D run.steps=2)
+plan uneven 4 "${uneven[@]}" -D pipeline.planner=1f1b
+train uneven 4 "${uneven[@]}" -D pipeline.planner=1f1b
+ends 0
+"$penstock" report uneven --json > uneven.report || fail "no report"
+check diff <(grep '"peak_bytes"' uneven.report | tr -dc '0-9\n') <(get_peaks uneven) > differences ||
+  fail "measured and planned bytes: $(xargs < differences)"
+check [ "$(get_peaks uneven | sort -nu | wc -l)" = 4 ] || fail "peaks are alike: $(get_peaks uneven | xargs)"
+train small 4 "${uneven[@]}" -D pipeline.planner=1f1b -D pipeline.recompute=none \
+  -D "memory.device_limit=$(($(get_peaks uneven | sort -n | tail -n 1) - 1)) B"
+ends 2
+says_once '^penstock: error: rank 3 needs '
 
 name="one rank of four with little memory"
 four=(-D data.global_batch=16 -D run.steps=2)
@@ -115,6 +136,26 @@ check [ "$(sed -n '/"moved_stages"/,/\]/p' some.json | grep '"stage"' | tr -dc '
   fail "what moves: $(sed -n '/"moved_stages"/,/\]/p' some.json)"
 check [ "$(sed -n '/"moved_stages"/,/\]/p' some.json | grep -cE '"bytes": [1-9][0-9]*')" = 2 ] ||
   fail "no bytes: $(sed -n '/"moved_stages"/,/\]/p' some.json)"
+
+# Ranks that load a checkpoint take no more memory than those that began without: each reads its own part, piece by piece.
+name="memory while a checkpoint is loaded"
+large=(-D model.hidden_size=320 -D model.intermediate_size=1280 -D model.num_hidden_layers=8 -D run.trace_every=0
+  -D run.steps=100000 -D memory.device_limit=1GiB)
+get_resident() { for pid in $(list_ranks loaded); do grep VmHWM "/proc/$pid/status"; done | awk '{ kib += $2 } END { print kib }'; }
+resident=()
+for life in 1 2; do
+  reached=$(get_last_step loaded)
+  start loaded 4 "${large[@]}"
+  wait_until has_step loaded $((reached + 2))
+  resident[life]=$(get_resident)
+  touch loaded/stop
+  wait_end
+  status_is loaded "CHECKPOINTED step [0-9]+"
+done
+says "going on after step"
+size=$(($(stat -c %s "$(get_checkpoint loaded)") / 1024))
+check [ "$((resident[2] - resident[1]))" -lt $((size / 4)) ] ||
+  fail "resident ${resident[1]} KiB in the first life, ${resident[2]} in the second; the checkpoint has $size"
 
 # In a file system of its own, which no other process has.
 name="a spill folder on a disk that is full"
