@@ -65,6 +65,7 @@ struct adapipe_case {
   struct cost *cost;
   struct plan_micro micro[64];
   int64_t limits[MAX_RANKS];
+  uint32_t *ops;
   struct plan_request request;
 };
 
@@ -79,6 +80,8 @@ static void open_case(struct adapipe_case *c, int blocks, int32_t p, int32_t m, 
   c->cost = make_cost_case(costs[costs_of], c->model, p);
   for (int32_t i = 0; i < m; i++) c->micro[i] = (struct plan_micro){2, LENGTH, 2 * LENGTH, 2 * LENGTH};
   for (int32_t r = 0; r < p; r++) c->limits[r] = INT64_MAX;
+  c->ops = MEM_NEW(uint32_t, c->model->n_layers);
+  for (int32_t l = 0; l < c->model->n_layers; l++) c->ops[l] = recompute_get_ops(&c->model->layers[l], RECOMPUTE_FULL);
   c->request = (struct plan_request){.model = c->model,
                                      .cost = c->cost,
                                      .n_ranks = p,
@@ -86,10 +89,14 @@ static void open_case(struct adapipe_case *c, int blocks, int32_t p, int32_t m, 
                                      .n_micro = m,
                                      .micro = c->micro,
                                      .device_limit = c->limits,
-                                     .clip = blocks % 3 == 0};
+                                     .clip = blocks % 3 == 0,
+                                     .recompute_ops = c->ops,
+                                     .n_recompute_stages = PLAN_ALL_STAGES,
+                                     .recompute_as_needed = true};
 }
 
 static void close_case(struct adapipe_case *c) {
+  mem_free(c->ops);
   cost_destroy(&c->cost);
   model_destroy(&c->model);
 }
@@ -128,6 +135,7 @@ static struct outcome run_1f1b(const struct adapipe_case *c, enum recompute_set 
   int64_t none[MAX_RANKS];
   for (int r = 0; r < MAX_RANKS; r++) none[r] = INT64_MAX;
   request.device_limit = none;
+  request.recompute_ops = NULL;
   request.partition = PARTITION_EVEN;
   struct plan *plan = NULL;
   T_CHECK(!planner_run("1f1b", &request, &plan), "%s", error_text());
@@ -164,6 +172,38 @@ static void test_estimate(void) {
         stage_needs_destroy(&needs);
         close_case(&c);
       }
+}
+
+/* What may be discarded, and where, is all that is; where that is not enough the planner declines. */
+static void test_allowed(void) {
+  static const int32_t listed[] = {0, 2};
+  int n_plans = 0, n_rows = 0;
+  for (int k = 0; k < 60; k++) {
+    struct adapipe_case c;
+    open_case(&c, 8, 4, 8, k % 3);
+    struct outcome none = run_1f1b(&c, RECOMPUTE_NONE), full = run_1f1b(&c, RECOMPUTE_FULL);
+    for (int32_t r = 0; r < 4; r++) {
+      int64_t span = none.peaks[r] - full.peaks[r];
+      c.limits[r] = none.peaks[r] - (span > 0 ? draw(span) : 0) / 2;
+    }
+    for (int32_t l = 0; l < c.model->n_layers && k % 2; l++)
+      c.ops[l] = recompute_get_ops(&c.model->layers[l], RECOMPUTE_MLP);
+    c.request.recompute_stages = k % 4 < 2 ? listed : NULL;
+    if (k % 4 < 2) c.request.n_recompute_stages = 2;
+    struct plan *plan = NULL;
+    n_plans += planner_run("adapipe", &c.request, &plan) == STATUS_OK;
+    error_clear();
+    for (int32_t i = 0; plan && i < plan->n_recompute; i++) {
+      int32_t l = plan->recompute[i].layer, s = 0;
+      while (l >= plan->stages[s].first_layer + plan->stages[s].n_layers) s++;
+      n_rows++;
+      T_CHECK(!(plan->recompute[i].ops & ~c.ops[l]), "case %d layer %d: %x", k, l, (unsigned)plan->recompute[i].ops);
+      T_CHECK(k % 4 >= 2 || s == 0 || s == 2, "case %d: stage %d", k, s);
+    }
+    plan_destroy(&plan);
+    close_case(&c);
+  }
+  T_CHECK(n_plans > 10 && n_plans < 60 && n_rows > 30, "%d plans, %d rows", n_plans, n_rows);
 }
 
 /* Limits between what 1F1B takes with and without recomputation: plans pass all checks (run_plan), and are no slower than
@@ -314,6 +354,7 @@ int main(int argc, char **argv) {
     test_knapsack();
     test_estimate();
     test_limits();
+    test_allowed();
     test_declining();
     test_partition();
   }

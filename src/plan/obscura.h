@@ -41,7 +41,7 @@ struct obscura_draft {
   uint32_t *ops;             /* [n_layers] what is discarded */
   int64_t *discarded;        /* [n_stages] bytes of that, of a micro-batch */
   double *recompute;         /* [n_stages] seconds that it takes to make them again */
-  int32_t n_recompute;       /* of so many micro-batches, from the first */
+  int32_t *n_recompute;      /* [n_stages] of so many micro-batches, from the first */
   bool early;                /* recomputation does not wait for its gradient */
   int64_t *margin;           /* [n_stages] bytes that its plan was seen to take beyond what was reckoned */
   double seconds;            /* of a step, as far as it is known */
@@ -70,6 +70,9 @@ int obscura_draft_build(const struct obscura *x, const struct obscura_draft *dra
 /* Sets draft->seconds: those of the request's evaluation, or of obscura_draft_time without one; INFINITY when it does not fit.
  * Where it takes more than was reckoned its margin grows, and true is returned: what is discarded can be chosen again. */
 bool obscura_draft_evaluate(const struct obscura *x, struct obscura_draft *draft);
+/* The same by the request's evaluation, which there is; peaks[n_stages] are the bytes of each rank's device, INT64_MAX where
+ * they are not known. */
+void obscura_draft_measure(const struct obscura *x, struct obscura_draft *draft, int64_t *peaks);
 /* The model's terms for a draft. */
 struct obscura_model obscura_draft_get_model(const struct obscura *x, const struct obscura_draft *draft);
 
@@ -79,20 +82,19 @@ struct obscura_model obscura_draft_get_model(const struct obscura *x, const stru
 int64_t obscura_get_limit(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
 /* The least bytes of each micro-batch that a stage has to discard for its limit; 0: none, -1: no number is enough. */
 int64_t obscura_get_discard(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
-/* What a stage discards as the request says, all without a word: mask by layer, owned by the caller. */
+/* What a stage may discard: mask by layer, owned by the caller. */
 uint32_t *obscura_list_ops(const struct obscura *x);
-/* True when the request names nothing that is discarded or kept. */
-bool obscura_may_discard_any(const struct obscura *x);
-/* True when the request leaves it to the planner what is discarded. */
+/* True when each stage chooses what it discards of that, false when adjusted ones discard all of it. */
 bool obscura_chooses_ops(const struct obscura *x);
-/* Each of these stages discards what costs least time, as its own limit asks for (what the request names, or nothing, where it
- * names something). False when one cannot. */
+/* Each of these stages discards what costs least time, as its own limit asks for. False when one cannot. */
 bool obscura_fit_stages(struct obscura *x, struct obscura_draft *draft, int32_t first, int32_t end);
 /* The integer programme of Eq. 4: blocks and ops of the adjusted stages. */
 void obscura_solve(struct obscura *x, struct obscura_draft **draft);
 
 /* ---- obscura_identify.c ---- */
 
+/* What of that is cheap to rebuild (the CMB set). */
+uint32_t *obscura_list_cheap(const struct obscura *x);
 /* Makes all stages up to the last one that is over its limit adjusted; with step cmb those that fit with cheap recomputation
  * get that instead. Returns how many are adjusted. */
 int32_t obscura_identify(const struct obscura *x, struct obscura_draft *draft);

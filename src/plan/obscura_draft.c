@@ -23,13 +23,14 @@ static struct obscura_draft *allocate(const struct obscura *x) {
   d->ops = MEM_NEW(uint32_t, x->n_layers);
   d->discarded = MEM_NEW(int64_t, x->n_stages);
   d->recompute = MEM_NEW(double, x->n_stages);
+  d->n_recompute = MEM_NEW(int32_t, x->n_stages);
   d->margin = MEM_NEW(int64_t, x->n_stages);
   return d;
 }
 
 struct obscura_draft *obscura_draft_create(const struct obscura *x, const struct plan_stage *stages) {
   struct obscura_draft *d = allocate(x);
-  d->n_recompute = x->n_micro;
+  for (int32_t s = 0; s < x->n_stages; s++) d->n_recompute[s] = x->n_micro;
   d->early = x->early;
   d->tier = x->tier;
   d->seconds = INFINITY;
@@ -50,6 +51,7 @@ struct obscura_draft *obscura_draft_dup(const struct obscura *x, const struct ob
   d->ops = memcpy(fresh.ops, draft->ops, sizeof *d->ops * (size_t)x->n_layers);
   d->discarded = memcpy(fresh.discarded, draft->discarded, sizeof *d->discarded * n);
   d->recompute = memcpy(fresh.recompute, draft->recompute, sizeof *d->recompute * n);
+  d->n_recompute = memcpy(fresh.n_recompute, draft->n_recompute, sizeof *d->n_recompute * n);
   d->margin = memcpy(fresh.margin, draft->margin, sizeof *d->margin * n);
   return d;
 }
@@ -65,6 +67,7 @@ void obscura_draft_destroy(struct obscura_draft **draft) {
   mem_free(d->ops);
   mem_free(d->discarded);
   mem_free(d->recompute);
+  mem_free(d->n_recompute);
   mem_free(d->margin);
   mem_free(d);
   *draft = NULL;
@@ -209,19 +212,14 @@ static void put_pace(const struct obscura *x, const struct obscura_draft *d, str
 int obscura_draft_build(const struct obscura *x, const struct obscura_draft *d, struct plan **plan) {
   int32_t p = x->n_stages;
   struct plan *made = plan_create(x->n_layers, p, p, x->n_micro, 2 * (int64_t)p * x->n_micro);
-  bool *all = MEM_NEW(bool, p);
   planner_fill(x->request, "obscura", made);
   memcpy(made->stages, d->stages, sizeof *made->stages * (size_t)p);
-  for (int32_t s = 0; s < p; s++) {
-    made->replica_rank[s] = s;
-    all[s] = true;
-  }
+  for (int32_t s = 0; s < p; s++) made->replica_rank[s] = s;
   put_orders(x, d, made);
   put_pace(x, d, made);
-  if (d->n_recompute > 0) recompute_put_first(made, d->ops, all, d->n_recompute);
+  recompute_put_first(made, d->ops, d->n_recompute);
   made->recompute_early = made->n_recompute > 0 && d->early;
   int status = obscura_put_moves(x, d, made);
-  mem_free(all);
   if (status) plan_destroy(&made);
   *plan = made;
   return status;
@@ -247,23 +245,27 @@ static bool learn(const struct obscura *x, struct obscura_draft *d, const int64_
   return more;
 }
 
-bool obscura_draft_evaluate(const struct obscura *x, struct obscura_draft *d) {
-  const struct plan_request *request = x->request;
+void obscura_draft_measure(const struct obscura *x, struct obscura_draft *d, int64_t *peaks) {
   struct plan *plan;
   d->seconds = INFINITY;
-  if (!request->evaluate) {
-    if (fits(x, d)) d->seconds = obscura_draft_time(x, d);
-    return false;
-  }
+  for (int32_t s = 0; s < x->n_stages; s++) peaks[s] = INT64_MAX;
   if (obscura_draft_build(x, d, &plan)) {
     error_clear();
+    return;
+  }
+  d->seconds = x->request->evaluate(x->request->evaluate_context, plan, peaks);
+  plan_destroy(&plan);
+}
+
+bool obscura_draft_evaluate(const struct obscura *x, struct obscura_draft *d) {
+  if (!x->request->evaluate) {
+    d->seconds = fits(x, d) ? obscura_draft_time(x, d) : INFINITY;
     return false;
   }
   int64_t *peaks = MEM_NEW(int64_t, x->n_stages);
-  d->seconds = request->evaluate(request->evaluate_context, plan, peaks);
+  obscura_draft_measure(x, d, peaks);
   bool more = isinf(d->seconds) && learn(x, d, peaks);
   mem_free(peaks);
-  plan_destroy(&plan);
   return more;
 }
 

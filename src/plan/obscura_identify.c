@@ -9,15 +9,15 @@ static bool is_over(const struct obscura *x, const struct obscura_draft *d, int3
   return obscura_draft_get_peak(x, d, stage) > obscura_get_limit(x, d, stage);
 }
 
-static uint32_t *list_cheap(const struct obscura *x) {
-  uint32_t *ops = MEM_NEW(uint32_t, x->n_layers);
-  for (int32_t l = 0; l < x->n_layers; l++) ops[l] = recompute_get_ops(&x->request->model->layers[l], RECOMPUTE_CMB);
+uint32_t *obscura_list_cheap(const struct obscura *x) {
+  uint32_t *ops = obscura_list_ops(x);
+  for (int32_t l = 0; l < x->n_layers; l++) ops[l] &= recompute_get_ops(&x->request->model->layers[l], RECOMPUTE_CMB);
   return ops;
 }
 
 int32_t obscura_identify(const struct obscura *x, struct obscura_draft *d) {
-  uint32_t *cheap = list_cheap(x);
-  bool tries_cheap = x->options.steps >= OBSCURA_CMB && obscura_may_discard_any(x);
+  uint32_t *cheap = obscura_list_cheap(x);
+  bool tries_cheap = x->options.steps >= OBSCURA_CMB;
   int32_t n = 0, forced = x->options.adjusted_stages;
   for (int32_t s = forced == OBSCURA_AUTO ? 0 : forced; s < x->n_stages; s++) {
     if (!is_over(x, d, s)) continue;

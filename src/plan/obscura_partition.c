@@ -36,8 +36,7 @@ static void choose_again(struct obscura *x, struct obscura_draft *d, const uint3
 
 /* Layers that went from stages that recompute to others keep what they make. */
 static void clear_others(const struct obscura *x, struct obscura_draft *d, const struct obscura_draft *before) {
-  uint32_t *cheap = MEM_NEW(uint32_t, x->n_layers);
-  for (int32_t l = 0; l < x->n_layers; l++) cheap[l] = recompute_get_ops(&x->request->model->layers[l], RECOMPUTE_CMB);
+  uint32_t *cheap = obscura_list_cheap(x);
   for (int32_t s = d->n_adjusted; s < x->n_stages; s++)
     obscura_draft_discard(x, d, s, before->discarded[s] > 0 ? cheap : NULL);
   mem_free(cheap);

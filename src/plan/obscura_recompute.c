@@ -44,17 +44,8 @@ uint32_t *obscura_list_ops(const struct obscura *x) {
   return ops;
 }
 
-bool obscura_may_discard_any(const struct obscura *x) {
-  const struct plan_request *request = x->request;
-  if (!request->recompute_as_needed || !request->recompute_ops) return false;
-  for (int32_t l = 0; l < x->n_layers; l++)
-    if (request->recompute_ops[l] != recompute_get_ops(&request->model->layers[l], RECOMPUTE_FULL)) return false;
-  return true;
-}
-
 bool obscura_chooses_ops(const struct obscura *x) {
-  bool passes = x->options.adjusted_stages == OBSCURA_AUTO && x->options.steps >= OBSCURA_SWAP;
-  return passes && obscura_may_discard_any(x);
+  return x->options.adjusted_stages == OBSCURA_AUTO && x->options.steps >= OBSCURA_SWAP;
 }
 
 /* False when it cannot discard so much; then it discards all it can. */
@@ -65,28 +56,14 @@ static bool discard_bytes(const struct obscura *x, struct obscura_draft *d, int3
   int64_t freed;
   bool enough =
       need >= 0 && stage_menu_cover(x->menus[s], stage->first_layer, stage->n_layers, need, &seconds, &freed, ops);
-  for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers && !enough; l++)
-    ops[l] = recompute_get_ops(&x->request->model->layers[l], RECOMPUTE_FULL);
-  obscura_draft_discard(x, d, s, ops);
+  obscura_draft_discard(x, d, s, enough ? ops : x->request->recompute_ops);
   mem_free(ops);
   return enough;
 }
 
-/* What is named, or nothing. */
-static bool discard_given(const struct obscura *x, struct obscura_draft *d, int32_t s, const uint32_t *ops) {
-  int64_t need = obscura_get_discard(x, d, s);
-  obscura_draft_discard(x, d, s, need ? ops : NULL);
-  return need >= 0 && d->discarded[s] >= need;
-}
-
 bool obscura_fit_stages(struct obscura *x, struct obscura_draft *d, int32_t first, int32_t end) {
-  bool fits = true, chooses = obscura_chooses_ops(x);
-  uint32_t *ops = obscura_list_ops(x);
-  for (int32_t s = first; s < end; s++) {
-    bool fit = chooses ? discard_bytes(x, d, s, obscura_get_discard(x, d, s)) : discard_given(x, d, s, ops);
-    fits = fits && fit;
-  }
-  mem_free(ops);
+  bool fits = true;
+  for (int32_t s = first; s < end; s++) fits = discard_bytes(x, d, s, obscura_get_discard(x, d, s)) && fits;
   return fits;
 }
 

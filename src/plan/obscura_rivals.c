@@ -1,5 +1,4 @@
-/* What other planners make of the same request: 1F1B and BPipe with recomputation on as few stages as fit, and AdaPipe with
- * that and with all it may. */
+/* What other planners make of the same request: 1F1B and BPipe with recomputation on as few stages as fit, and AdaPipe. */
 #include <math.h>
 
 #include "base/error.h"
@@ -53,9 +52,6 @@ struct plan *obscura_find_rival(const struct obscura *x, double *seconds) {
   if (!x->request->evaluate) return NULL;
   try_fewest(x, "1f1b", &best, seconds);
   try_fewest(x, "bpipe", &best, seconds);
-  if (obscura_chooses_ops(x)) {
-    try_fewest(x, "adapipe", &best, seconds);
-    try_planner(x, "adapipe", x->n_stages, &best, seconds); /* what it may discard changes how it cuts */
-  }
+  try_planner(x, "adapipe", PLAN_ALL_STAGES, &best, seconds);
   return best;
 }

@@ -173,32 +173,46 @@ static void judge_list(struct obscura *x, struct list *list, struct obscura_draf
   list->n = 0;
 }
 
-/* Keeps a draft in which fewer micro-batches recompute, if it is no slower. True when it fits. */
-static bool spare(struct obscura *x, int32_t n, struct obscura_draft **best) {
-  struct obscura_draft *d = obscura_draft_dup(x, *best);
-  d->n_recompute = n;
-  obscura_draft_evaluate(x, d);
-  bool fits = !isinf(d->seconds), takes = d->seconds <= (*best)->seconds * (1 + 1e-12);
-  obscura_draft_destroy(takes ? best : &d);
-  if (takes) *best = d;
-  return fits;
+/* What each stage's rank takes with so many micro-batches that recompute decides whether fewer are enough. */
+static void halve(const struct obscura *x, const int32_t *tried, const int64_t *peaks, int32_t *low, int32_t *high) {
+  for (int32_t s = 0; s < x->n_stages; s++) {
+    int64_t limit = x->request->device_limit ? x->request->device_limit[s] : INT64_MAX;
+    if (high[s] - low[s] <= 1) continue;
+    if (peaks[s] <= limit)
+      high[s] = tried[s];
+    else
+      low[s] = tried[s];
+  }
 }
 
-/* Only as many micro-batches recompute as memory asks for, the first ones. */
+/* The least number of micro-batches that recompute on each stage, by the memory of its own rank: all stages are tried at once,
+ * as none depends on another. high[s] is enough. */
+static void count_needed(const struct obscura *x, const struct obscura_draft *draft, int32_t *high) {
+  struct obscura_draft *d = obscura_draft_dup(x, draft);
+  int32_t *low = MEM_NEW(int32_t, x->n_stages);
+  int64_t *peaks = MEM_NEW(int64_t, x->n_stages);
+  for (int32_t s = 0; s < x->n_stages; s++) low[s] = d->recompute[s] > 0 ? -1 : high[s] - 1;
+  for (int32_t left = x->n_micro + 1; left > 1; left -= left / 2) {
+    for (int32_t s = 0; s < x->n_stages; s++) d->n_recompute[s] = high[s] - (high[s] - low[s]) / 2;
+    obscura_draft_measure(x, d, peaks);
+    halve(x, d->n_recompute, peaks, low, high);
+  }
+  mem_free(peaks);
+  mem_free(low);
+  obscura_draft_destroy(&d);
+}
+
+/* Only as many micro-batches recompute as the memory of their stage asks for, the first ones, where that costs nothing. */
 static void spare_micro(struct obscura *x, struct obscura_draft **best) {
-  enum { TRIES = 6 };
-  int32_t low = 0, high = (*best)->n_recompute;
   bool any = false;
   for (int32_t s = 0; s < x->n_stages; s++) any = any || (*best)->recompute[s] > 0;
-  if (isinf((*best)->seconds) || !any || high <= 1 || !spare(x, high - 1, best)) return;
-  high--;
-  for (int t = 0; t < TRIES && high - low > 1; t++) {
-    int32_t middle = low + (high - low) / 2;
-    if (spare(x, middle, best))
-      high = middle;
-    else
-      low = middle;
-  }
+  if (isinf((*best)->seconds) || !any || !x->request->evaluate) return;
+  struct obscura_draft *d = obscura_draft_dup(x, *best);
+  count_needed(x, *best, d->n_recompute);
+  obscura_draft_evaluate(x, d);
+  bool takes = d->seconds <= (*best)->seconds * (1 + 1e-12);
+  obscura_draft_destroy(takes ? best : &d);
+  if (takes) *best = d;
 }
 
 /* Partitions to begin with. */

@@ -76,11 +76,20 @@ static int check_stages(const struct plan_request *request, int32_t n_stages) {
   return STATUS_OK;
 }
 
+bool planner_may_recompute(const struct plan_request *request, int32_t stage) {
+  const int32_t *list = request->recompute_stages, n = request->n_recompute_stages;
+  if (!request->recompute_ops) return false;
+  if (!list) return n == PLAN_ALL_STAGES || stage < n;
+  for (int32_t k = 0; k < n; k++)
+    if (list[k] == stage) return true;
+  return false;
+}
+
 /* A plan that brings its own recomputation keeps that. */
 static int put_recompute(const struct plan_request *request, const struct planner *planner, struct plan *plan) {
-  if (!request->recompute_ops || planner->recomputes_itself) return STATUS_OK;
+  if (!request->recompute_ops) return STATUS_OK;
   int status = check_stages(request, plan->n_stages);
-  if (status) return status;
+  if (status || planner->recomputes_itself) return status;
   if (plan->n_recompute > 0) {
     if (!request->recompute_as_needed)
       planner_note(request, "%s: it says itself what is recomputed; pipeline.recompute has no effect",
@@ -88,8 +97,7 @@ static int put_recompute(const struct plan_request *request, const struct planne
     return STATUS_OK;
   }
   bool *stages = MEM_NEW(bool, plan->n_stages);
-  const int32_t *list = request->recompute_stages;
-  for (int32_t k = 0; k < request->n_recompute_stages && k < plan->n_stages; k++) stages[list ? list[k] : k] = true;
+  for (int32_t s = 0; s < plan->n_stages; s++) stages[s] = planner_may_recompute(request, s);
   recompute_put(plan, request->recompute_ops, stages);
   if (plan->n_recompute > 0) plan->recompute_early = request->recompute_early;
   mem_free(stages);

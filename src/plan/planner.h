@@ -32,7 +32,7 @@ struct plan_request {
   const int64_t *host_limit, *disk_limit; /* the same for blocks that wait in host memory, and on disk */
   bool clip;
   /* What forwards discard. planner_run puts it into whatever plan a planner makes, unless that has its own.
-   * recompute_ops: a bit an op, [n_layers]; NULL: nothing. recompute_stages: [n_recompute_stages] where, ascending; NULL:
+   * recompute_ops: a bit an op, [n_layers]; NULL: nothing. Planners that recompute themselves choose any part of that. recompute_stages: [n_recompute_stages] where, ascending; NULL:
    * the first so many (PLAN_ALL_STAGES: all). recompute_as_needed is for request_plan: of these stages no more, from the
    * first, than memory asks for. recompute_early: see struct plan. */
   const uint32_t *recompute_ops;
@@ -63,7 +63,7 @@ struct planner {
   int (*make)(const struct plan_request *request, struct plan **plan);
   /* Lets blocks move (plan_reserve_moves), when the orders have their recomputation; NULL: none do. */
   int (*move)(const struct plan_request *request, struct plan *plan);
-  /* It decides itself what is recomputed, whatever the request says beside. */
+  /* It decides itself what is recomputed, of what the request lets it. */
   bool recomputes_itself;
 };
 
@@ -71,6 +71,8 @@ struct planner {
 const struct planner *const *planner_get_all(void);
 /* By name; NULL when there is none. "auto" takes the best known rule (1f1b until costs exist). */
 const struct planner *planner_find(const char *name);
+/* Whether a stage may discard anything: what, says request->recompute_ops. */
+bool planner_may_recompute(const struct plan_request *request, int32_t stage);
 /* Runs a planner by name, puts in the recomputation, checks and freezes the plan. */
 int planner_run(const char *name, const struct plan_request *request, struct plan **plan);
 

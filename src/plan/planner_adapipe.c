@@ -113,9 +113,11 @@ static void try_stages(struct search *x, const struct plan_stage *stages) {
   one_f_one_b_free(&times);
 }
 
-static void try_kind(struct search *x, enum partition_kind kind, struct plan_stage *stages) {
+/* By cost: as if all were discarded that may be, or nothing. */
+static void try_kind(struct search *x, enum partition_kind kind, bool discards, struct plan_stage *stages) {
   struct plan_request as = *x->request;
   as.partition = kind;
+  if (!discards) as.recompute_ops = NULL;
   if (partition_make(&as, stages))
     error_clear(); /* an even cut of whole blocks need not exist */
   else
@@ -149,8 +151,9 @@ static void find_stages(struct search *x, const struct plan_stage *given) {
   if (x->request->partition != PARTITION_AUTO) {
     try_stages(x, given);
   } else {
-    try_kind(x, PARTITION_EVEN, stages);
-    try_kind(x, PARTITION_AUTO, stages);
+    try_kind(x, PARTITION_EVEN, false, stages);
+    try_kind(x, PARTITION_AUTO, true, stages);
+    try_kind(x, PARTITION_AUTO, false, stages);
     if ((x->request->cost || x->best == INFINITY) && cut_tails(x, stages)) try_stages(x, stages);
   }
   mem_free(stages);
@@ -171,7 +174,7 @@ static int refuse(const struct search *x, const struct plan_stage *stages) {
   }
   return error_raise(
       STATUS_MISTAKE,
-      "planner adapipe finds no plan that fits: with all recomputed, stage %d still takes %lld bytes more "
+      "planner adapipe finds no plan that fits: with all recomputed that may be, stage %d still takes %lld bytes more "
       "than rank %d has (memory.device_limit %lld): raise the limit, or lower data.micro_batch or "
       "data.sequence_length, or use more stages",
       (int)worst, (long long)most, (int)worst, (long long)limit);
@@ -187,6 +190,7 @@ static void put_choice(const struct search *x, struct plan *plan) {
     price_stage(x, s, x->stages[s], &forward, &backward, ops);
   }
   recompute_put(plan, ops, all);
+  plan->recompute_early = plan->n_recompute > 0 && x->request->recompute_early;
   mem_free(ops);
   mem_free(all);
 }
@@ -210,4 +214,5 @@ static int make(const struct plan_request *request, struct plan **plan) {
 const struct planner planner_adapipe = {
     .name = "adapipe",
     .summary = "1F1B in which each stage recomputes just what its limit asks for, cut into stages accordingly",
-    .make = make};
+    .make = make,
+    .recomputes_itself = true};

@@ -93,27 +93,27 @@ char *recompute_describe(const struct plan *plan, const struct model *model, int
   return list;
 }
 
-static void put_rows(struct plan *plan, const uint32_t *ops, const bool *stages, int32_t n_micro) {
+static void put_rows(struct plan *plan, const uint32_t *ops, const int32_t *n_micro) {
   int32_t n = 0;
   plan_reserve_recompute(plan, plan->n_layers);
   for (int32_t s = 0; s < plan->n_stages; s++)
     for (int32_t l = plan->stages[s].first_layer; l < plan->stages[s].first_layer + plan->stages[s].n_layers; l++)
-      if (stages[s] && ops[l]) plan->recompute[n++] = (struct plan_recompute){l, 0, n_micro - 1, ops[l]};
+      if (n_micro[s] > 0 && ops[l]) plan->recompute[n++] = (struct plan_recompute){l, 0, n_micro[s] - 1, ops[l]};
   plan->n_recompute = n;
 }
 
 /* The orders with an R before each backward of the stages and micro-batches that recompute. */
-static void put_actions(struct plan *plan, int32_t n_micro) {
+static void put_actions(struct plan *plan, const int32_t *n_micro) {
   bool *recomputes = MEM_NEW(bool, plan->n_stages);
   int64_t n = plan->order_offset[plan->n_ranks], at = 0;
-  for (int32_t s = 0; s < plan->n_stages; s++) recomputes[s] = plan_recomputes(plan, s, 0);
+  for (int32_t s = 0; s < plan->n_stages; s++) recomputes[s] = n_micro[s] > 0 && plan_recomputes(plan, s, 0);
   struct plan_action *order = MEM_NEW(struct plan_action, 2 * n);
   for (int32_t r = 0; r < plan->n_ranks; r++) {
     int64_t from = plan->order_offset[r], end = plan->order_offset[r + 1];
     plan->order_offset[r] = at;
     for (int64_t k = from; k < end; k++) {
       const struct plan_action *a = &plan->order[k];
-      if (recomputes[a->stage] && a->micro < n_micro && (a->kind == NODE_B || a->kind == NODE_I))
+      if (recomputes[a->stage] && a->micro < n_micro[a->stage] && (a->kind == NODE_B || a->kind == NODE_I))
         order[at++] = (struct plan_action){.kind = NODE_R, .stage = a->stage, .micro = a->micro};
       order[at++] = *a;
     }
@@ -124,11 +124,14 @@ static void put_actions(struct plan *plan, int32_t n_micro) {
   plan->order = order;
 }
 
-void recompute_put_first(struct plan *plan, const uint32_t *ops, const bool *stages, int32_t n_micro) {
-  put_rows(plan, ops, stages, n_micro);
+void recompute_put_first(struct plan *plan, const uint32_t *ops, const int32_t *n_micro) {
+  put_rows(plan, ops, n_micro);
   if (plan->n_recompute) put_actions(plan, n_micro);
 }
 
 void recompute_put(struct plan *plan, const uint32_t *ops, const bool *stages) {
-  recompute_put_first(plan, ops, stages, plan->n_micro);
+  int32_t *n_micro = MEM_NEW(int32_t, plan->n_stages);
+  for (int32_t s = 0; s < plan->n_stages; s++) n_micro[s] = stages[s] ? plan->n_micro : 0;
+  recompute_put_first(plan, ops, n_micro);
+  mem_free(n_micro);
 }

@@ -31,7 +31,7 @@ char *recompute_describe(const struct plan *plan, const struct model *model, int
 /* Adds to the plan: ops[n_layers] are discarded by all micro-batches of the layers of those stages for which
  * stages[stage] is true, and an R is put before the B or I of each that discards something. Once, before plan_freeze. */
 void recompute_put(struct plan *plan, const uint32_t *ops, const bool *stages);
-/* The same for the first n_micro micro-batches alone, at least 1. */
-void recompute_put_first(struct plan *plan, const uint32_t *ops, const bool *stages, int32_t n_micro);
+/* The same for the first n_micro[stage] micro-batches of each stage alone. */
+void recompute_put_first(struct plan *plan, const uint32_t *ops, const int32_t *n_micro);
 
 #endif

@@ -67,16 +67,18 @@ static uint32_t close_ops(const struct layer *layer, int op, uint32_t all) {
 
 static void list_units(struct stage_menu *m, int32_t l) {
   const struct layer *layer = &m->request->model->layers[l];
-  uint32_t all = recompute_get_ops(layer, RECOMPUTE_FULL), units[LAYER_MAX_OPS];
-  double sum = 0;
+  const uint32_t *may = m->request->recompute_ops;
+  bool here = may && planner_may_recompute(m->request, m->rank);
+  uint32_t all = here ? may[l] & recompute_get_ops(layer, RECOMPUTE_FULL) : 0, units[LAYER_MAX_OPS];
+  double sum = 0, most = get_seconds(m, l, all);
   int n = 0;
-  m->whole[l] = get_seconds(m, l, all);
+  m->whole[l] = get_seconds(m, l, UINT32_MAX); /* also of layers that may discard nothing */
   for (uint32_t left = all; left; left &= ~units[n++]) {
     units[n] = close_ops(layer, __builtin_ctz(left), all);
     sum += get_seconds(m, l, units[n]);
   }
-  bool additive = !layer->has_sizes && fabs(sum - m->whole[l]) <= 1e-9 * m->whole[l];
-  if (!additive && all) add_unit(m, l, all, m->whole[l]);
+  bool additive = !layer->has_sizes && fabs(sum - most) <= 1e-9 * most;
+  if (!additive && all) add_unit(m, l, all, most);
   for (int k = 0; additive && k < n; k++) add_unit(m, l, units[k], get_seconds(m, l, units[k]));
 }
 

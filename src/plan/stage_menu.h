@@ -1,4 +1,5 @@
-/* What a stage may discard, and the cheapest way to discard enough of it. Serial. */
+/* What a stage may discard (of request->recompute_ops, where the request lets it), and the cheapest way to discard enough of
+ * it. Serial. */
 #ifndef PENSTOCK_PLAN_STAGE_MENU_H
 #define PENSTOCK_PLAN_STAGE_MENU_H
 
