@@ -335,7 +335,7 @@ static void check_flags(void) {
       "device.sync_messages device.peak_tflops device.threads device.preset device.rank_speeds device.time_scale "
       "cost.source "
       "cost.profile cost.uniform "
-      "cost.table cost.link cost.host_link "
+      "cost.table cost.link cost.host_link cost.shared_link "
       "cost.node_size "
       "memory.device_limit memory.rank_limits pipeline.planner pipeline.stages pipeline.partition "
       "pipeline.chunks pipeline.recompute pipeline.recompute_stages pipeline.recompute_early pipeline.plan_file "

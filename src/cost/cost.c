@@ -119,6 +119,7 @@ int cost_create_measured(const struct params *params, const struct model *model,
   if (!status) status = made->source->create(made, params, measured, notes);
   if (!status) put_host_link(made, params);
   if (!status) note_idle_keys(params, notes);
+  made->shares_link = params->cost.shared_link;
   if (params->device.sync_messages) made->eager_bytes = -1;
   if (params_is_set(params, PARAM_cost_node_size)) made->node_size = params->cost.node_size;
   if (status) {
@@ -245,6 +246,8 @@ double cost_get_tie(const struct cost *cost, int32_t from, int32_t to, int64_t b
 int64_t cost_get_output_bytes(const struct cost *cost, int32_t layer, int64_t bytes) {
   return cost->source->get_output_bytes ? cost->source->get_output_bytes(cost, layer) : bytes;
 }
+
+bool cost_shares_link(const struct cost *cost) { return cost->shares_link; }
 
 bool cost_has_sizes(const struct cost *cost) { return cost->source->get_sizes != NULL; }
 

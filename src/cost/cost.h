@@ -94,6 +94,9 @@ double cost_get_tie(const struct cost *cost, int32_t from, int32_t to, int64_t b
 int64_t cost_get_output_bytes(const struct cost *cost, int32_t layer, int64_t bytes);
 /* The way between two ranks; no latency and infinite bandwidth where messages take no time or a fixed one. */
 struct cost_link cost_get_link(const struct cost *cost, int32_t from, int32_t to);
+/* True when messages between ranks and blocks of activations go over the same link of a device (cost.shared_link). The times
+ * above are those of each alone; dag_share_links makes them those of both. */
+bool cost_shares_link(const struct cost *cost);
 /* True when the costs bring sizes of their own for every layer's memory (a table). cost_put_sizes gives them to the model,
  * for what computes nothing: before anything is planned or built with it. Nothing with other costs. */
 bool cost_has_sizes(const struct cost *cost);

@@ -41,6 +41,7 @@ struct cost {
   struct cost_link inside, across; /* a node */
   struct cost_link host;           /* between device and host memory, one way */
   struct cost_link disk_write, disk_read;
+  bool shares_link; /* messages and copies of a rank */
   int64_t node_size;
   int64_t eager_bytes;
   bool is_measured;

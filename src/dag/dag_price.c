@@ -179,6 +179,7 @@ void dag_price(const struct dag *dag, const struct plan *plan, const struct mode
   number_discards(plan, p.discards);
   count_ranks(&p);
   for (int32_t v = 0; v < dag->n_nodes; v++) seconds[v] = price_node(&p, &dag->nodes[v]);
+  if (cost_shares_link(cost)) dag_share_links(dag, seconds);
   mem_free(p.n_body);
   mem_free(p.n_floats);
   mem_free(p.discards);

@@ -14,6 +14,12 @@ struct model;
 void dag_price(const struct dag *dag, const struct plan *plan, const struct model *model, const struct cost *cost,
                double *seconds);
 
+/* dag_share.c: seconds[n_nodes] as they are alone become those of links that messages between stages and blocks of activations
+ * share in each direction (cost_shares_link): of a message times 1 + c, of a block over 1 - min(m, 1/2), m and c being the
+ * parts of its rank's working time in which messages and blocks are under way (on the busier of its two ranks). dag_price
+ * has that in it. */
+void dag_share_links(const struct dag *dag, double *seconds);
+
 /* Layers between embedding and head that a rank holds, for the share factors of costs. */
 int64_t dag_price_count_body(const struct plan *plan, const struct model *model, int32_t rank);
 
