@@ -17,6 +17,7 @@ static void free_builder(struct dag_builder *b) {
   mem_free(b->update);
   mem_free(b->norm);
   mem_free(b->moves);
+  mem_free(b->blocks);
   mem_free(b->edge_from);
   mem_free(b->edge_to);
 }

@@ -37,6 +37,7 @@ struct dag_builder {
   int32_t tie_send[TIE_COUNT], tie_receive[TIE_COUNT]; /* ST and RT, or -1 */
 
   struct dag_move *moves; /* [n_moves] of the plan's moves */
+  int64_t *blocks;        /* [n_stages*n_shapes][DAG_BLOCK_PARTS] bytes of what moves; NULL: nothing does */
 
   int64_t n_edges, max_edges; /* unsorted */
   int32_t *edge_from, *edge_to;
@@ -54,6 +55,15 @@ static inline int32_t dag_builder_get_gradient_user(const struct dag_builder *b,
   return b->rebuild[at] >= 0 && !b->plan->recompute_early ? b->rebuild[at] : b->input[at];
 }
 
+/* As dag_measure_block, once they are measured. */
+static inline int64_t dag_builder_get_block(const struct dag_builder *b, int32_t stage, int32_t micro,
+                                            int64_t parts[DAG_BLOCK_PARTS]) {
+  size_t row = (size_t)stage * (size_t)b->n_shapes + (size_t)b->shape_of[micro];
+  int64_t sum = 0;
+  for (size_t k = 0; k < DAG_BLOCK_PARTS; k++) sum += parts[k] = b->blocks[row * DAG_BLOCK_PARTS + k];
+  return sum;
+}
+
 /* dag_nodes.c: shapes, nodes, look-up tables and streams (send and receive in no particular order yet). STATUS_FAILED when
  * there are more nodes than an id can count. */
 int dag_nodes_make(struct dag_builder *b);
@@ -63,6 +73,8 @@ static inline int32_t dag_builder_get_use(const struct dag_builder *b, size_t at
   return b->rebuild[at] >= 0 ? b->rebuild[at] : b->input[at];
 }
 
+/* dag_moves.c: the bytes of all blocks. */
+void dag_moves_measure(struct dag_builder *b);
 /* dag_moves.c: the edges of moves, after all others. */
 void dag_moves_connect(struct dag_builder *b);
 

@@ -212,7 +212,7 @@ static void add_takings(struct table *t, int32_t v) {
   for (; t->next_taking < t->n_takings && t->takings[t->next_taking].node == v; t->next_taking++) {
     const struct taking *taking = &t->takings[t->next_taking];
     const struct plan_move *m = &b->plan->moves[taking->move];
-    int64_t parts[DAG_BLOCK_PARTS], bytes = dag_measure_block(b->plan, b->model, m->stage, m->micro, parts);
+    int64_t parts[DAG_BLOCK_PARTS], bytes = dag_builder_get_block(b, m->stage, m->micro, parts);
     struct unit u = get_unit(t, m->stage, m->micro);
     if (taking->what != TAKE_BACK) take_outside(t, u, taking, bytes);
     for (int k = 0; k < DAG_BLOCK_PARTS && taking->what == TAKE_BACK; k++)

@@ -25,6 +25,15 @@ int64_t dag_measure_block(const struct plan *plan, const struct model *model, in
   return bytes[0] + bytes[1] + bytes[2];
 }
 
+void dag_moves_measure(struct dag_builder *b) {
+  if (b->plan->n_moves == 0) return;
+  b->blocks = MEM_NEW(int64_t, (int64_t)b->plan->n_stages * b->n_shapes * DAG_BLOCK_PARTS);
+  for (int32_t s = 0; s < b->plan->n_stages; s++)
+    for (int32_t k = 0; k < b->n_shapes; k++)
+      dag_measure_block(b->plan, b->model, s, b->shapes[k].micro,
+                        b->blocks + ((size_t)s * (size_t)b->n_shapes + (size_t)k) * DAG_BLOCK_PARTS);
+}
+
 /* A compute node that may begin, and take its memory, only when a block has gone. */
 struct gate {
   int32_t node, mover;

@@ -235,9 +235,10 @@ static struct dag_move add_copies(struct dag_builder *b, int32_t *next, const st
 
 static void add_moves(struct dag_builder *b, int32_t *next) {
   b->moves = MEM_NEW(struct dag_move, b->plan->n_moves);
+  dag_moves_measure(b);
   for (int32_t k = 0; k < b->plan->n_moves; k++) {
     const struct plan_move *m = &b->plan->moves[k];
-    int64_t parts[DAG_BLOCK_PARTS], bytes = dag_measure_block(b->plan, b->model, m->stage, m->micro, parts);
+    int64_t parts[DAG_BLOCK_PARTS], bytes = dag_builder_get_block(b, m->stage, m->micro, parts);
     b->moves[k] = m->tier == PLAN_TIER_RANK ? add_visit(b, next, m, bytes) : add_copies(b, next, m);
     int32_t nodes[] = {b->moves[k].out, b->moves[k].keep, b->moves[k].back, b->moves[k].in};
     for (int i = 0; i < 4; i++) {

@@ -3,32 +3,16 @@
 #include "base/mem.h"
 #include "cost/cost.h"
 #include "model/footprint.h"
-
-/* What the passes of a stage take for one kind of micro-batch. */
-struct stage_times {
-  int32_t rows, length, discards; /* which kind; rows 0: none yet */
-  double forward, recompute, input, weight;
-};
+#include "plan/stage_price.h"
 
 struct pricer {
   const struct dag *dag;
   const struct plan *plan;
   const struct model *model;
   const struct cost *cost;
-  int64_t *n_body;            /* [n_ranks] layers of blocks that the rank holds */
-  int64_t *n_floats;          /* [n_ranks] gradients that the norm goes over */
-  int32_t *discards;          /* [n_micro] number of the run of micro-batches between which what is discarded changes */
-  struct stage_times *stages; /* [n_stages] those last asked for */
+  int64_t *n_floats; /* [n_ranks] gradients that the norm goes over */
+  struct stage_prices *stages;
 };
-
-static void number_discards(const struct plan *plan, int32_t *discards) {
-  for (int32_t k = 0; k < plan->n_recompute; k++) {
-    const struct plan_recompute *r = &plan->recompute[k];
-    discards[r->first_micro] = 1;
-    if (r->last_micro + 1 < plan->n_micro) discards[r->last_micro + 1] = 1;
-  }
-  for (int32_t i = 1; i < plan->n_micro; i++) discards[i] += discards[i - 1];
-}
 
 /* Parameters that are updated with a layer: its own, and a tied table where the head has a copy of it. */
 static int64_t count_floats(const struct pricer *p, int32_t layer) {
@@ -44,53 +28,13 @@ static int64_t count_tied(const struct pricer *p, int32_t layer) {
   return layer == 0 || copy ? footprint_tied_floats(p->model) : 0;
 }
 
-static void count_ranks(struct pricer *p) {
+static void count_gradients(struct pricer *p) {
   for (int32_t s = 0; s < p->plan->n_stages; s++) {
     const struct plan_stage *stage = &p->plan->stages[s];
     int32_t rank = plan_get_rank(p->plan, s);
-    for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
-      p->n_body[rank] += p->model->layers[l].block >= 0;
+    for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
       p->n_floats[rank] += p->model->layers[l].n_floats;
-    }
   }
-}
-
-static double sum_pass(const struct pricer *p, const struct plan_stage *stage, int32_t rank, enum cost_pass pass,
-                       const struct plan_micro *micro) {
-  double sum = 0;
-  for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
-    sum += cost_get_layer(p->cost, rank, l, pass, micro->rows, micro->length);
-  return sum * cost_get_share_factor(p->cost, pass, p->n_body[rank]);
-}
-
-static double sum_recompute(const struct pricer *p, int32_t s, int32_t rank, int32_t i) {
-  const struct plan_stage *stage = &p->plan->stages[s];
-  const struct plan_micro *micro = &p->plan->micro[i];
-  bool whole = cost_recomputes_whole(p->cost);
-  double sum = 0;
-  if (!plan_recomputes(p->plan, s, i)) return 0;
-  for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
-    uint32_t discarded = whole ? UINT32_MAX : plan_get_discarded(p->plan, l, i);
-    sum += cost_get_recompute(p->cost, rank, l, discarded, micro->rows, micro->length);
-  }
-  return sum * cost_get_recompute_share_factor(p->cost, p->n_body[rank]);
-}
-
-/* Micro-batches of a step are nearly always of one kind, or come in runs of it. */
-static const struct stage_times *get_stage(struct pricer *p, int32_t s, int32_t i) {
-  struct stage_times *t = &p->stages[s];
-  const struct plan_stage *stage = &p->plan->stages[s];
-  const struct plan_micro *micro = &p->plan->micro[i];
-  if (t->rows == micro->rows && t->length == micro->length && t->discards == p->discards[i]) return t;
-  int32_t rank = plan_get_rank(p->plan, s);
-  *t = (struct stage_times){.rows = micro->rows,
-                            .length = micro->length,
-                            .discards = p->discards[i],
-                            .forward = sum_pass(p, stage, rank, COST_FORWARD, micro),
-                            .recompute = sum_recompute(p, s, rank, i),
-                            .input = sum_pass(p, stage, rank, COST_INPUT, micro),
-                            .weight = sum_pass(p, stage, rank, COST_WEIGHT, micro)};
-  return t;
 }
 
 /* The hidden state between two stages, or its gradient. `lower` is the stage that makes the former. */
@@ -102,7 +46,7 @@ static double price_message(const struct pricer *p, const struct dag_node *n, in
 
 /* A part of what a stage keeps of a micro-batch, on its way to another rank or to host memory, or back. */
 static double price_block(const struct pricer *p, const struct dag_node *n) {
-  int64_t whole = plan_measure_kept(p->plan, p->model, n->stage, n->micro);
+  int64_t whole = stage_prices_get_kept(p->stages, n->stage, n->micro);
   int32_t own = plan_get_rank(p->plan, n->stage), peer = n->rank == own ? n->peer : n->rank;
   if (n->peer < 0) return cost_get_copy(p->cost, own, n->bytes, whole ? (double)n->bytes / (double)whole : 0);
   return cost_get_block(p->cost, own, peer, n->bytes, whole ? (double)n->bytes / (double)whole : 0);
@@ -129,13 +73,13 @@ static double price_norm(const struct pricer *p, const struct dag_node *n) {
 
 static double price_node(struct pricer *p, const struct dag_node *n) {
   switch ((enum node_kind)n->kind) {
-  case NODE_F: return get_stage(p, n->stage, n->micro)->forward;
-  case NODE_R: return get_stage(p, n->stage, n->micro)->recompute;
-  case NODE_I: return get_stage(p, n->stage, n->micro)->input;
-  case NODE_W: return get_stage(p, n->stage, n->micro)->weight;
+  case NODE_F: return stage_prices_get(p->stages, n->stage, n->micro).forward;
+  case NODE_R: return stage_prices_get(p->stages, n->stage, n->micro).recompute;
+  case NODE_I: return stage_prices_get(p->stages, n->stage, n->micro).input;
+  case NODE_W: return stage_prices_get(p->stages, n->stage, n->micro).weight;
   case NODE_B: {
-    const struct stage_times *t = get_stage(p, n->stage, n->micro);
-    return t->input + t->weight;
+    struct stage_price price = stage_prices_get(p->stages, n->stage, n->micro);
+    return price.input + price.weight;
   }
   case NODE_U: return price_update(p, n);
   case NODE_SF: return price_message(p, n, n->stage);
@@ -172,16 +116,11 @@ int64_t dag_price_count_body(const struct plan *plan, const struct model *model,
 void dag_price(const struct dag *dag, const struct plan *plan, const struct model *model, const struct cost *cost,
                double *seconds) {
   struct pricer p = {.dag = dag, .plan = plan, .model = model, .cost = cost};
-  p.n_body = MEM_NEW(int64_t, plan->n_ranks);
   p.n_floats = MEM_NEW(int64_t, plan->n_ranks);
-  p.discards = MEM_NEW(int32_t, plan->n_micro);
-  p.stages = MEM_NEW(struct stage_times, plan->n_stages);
-  number_discards(plan, p.discards);
-  count_ranks(&p);
+  p.stages = stage_prices_create(plan, model, cost);
+  count_gradients(&p);
   for (int32_t v = 0; v < dag->n_nodes; v++) seconds[v] = price_node(&p, &dag->nodes[v]);
   if (cost_shares_link(cost)) dag_share_links(dag, seconds);
-  mem_free(p.n_body);
   mem_free(p.n_floats);
-  mem_free(p.discards);
-  mem_free(p.stages);
+  stage_prices_destroy(&p.stages);
 }

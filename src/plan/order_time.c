@@ -7,15 +7,16 @@
 #include "cost/cost.h"
 #include "model/footprint.h"
 #include "model/model.h"
+#include "plan/stage_price.h"
 
 struct run {
   const struct plan_request *request;
   const struct plan *plan;
   struct order_time *times;
-  int64_t *n_body;         /* [n_ranks] layers of blocks on the rank */
-  int64_t *next;           /* [n_ranks] the next action */
-  double *clock;           /* [n_ranks] end of the last one */
-  double *forward, *input; /* [n_stages][n_micro] ends of F, and of B or I; NaN: not yet */
+  struct stage_prices *prices; /* NULL: no costs */
+  int64_t *next;               /* [n_ranks] the next action */
+  double *clock;               /* [n_ranks] end of the last one */
+  double *forward, *input;     /* [n_stages][n_micro] ends of F, and of B or I; NaN: not yet */
 };
 
 static double *at(const struct run *x, double *ends, int32_t stage, int32_t micro) {
@@ -32,35 +33,15 @@ static double get_message(const struct run *x, int32_t from, int32_t to, int32_t
   return cost_get_message(cost, plan_get_rank(x->plan, from), plan_get_rank(x->plan, to), bytes);
 }
 
-static double sum_layers(const struct run *x, const struct plan_action *a, int32_t rank, enum cost_pass pass) {
-  const struct plan_stage *s = &x->plan->stages[a->stage];
-  const struct plan_micro *m = &x->plan->micro[a->micro];
-  double sum = 0;
-  for (int32_t l = s->first_layer; l < s->first_layer + s->n_layers; l++)
-    sum += cost_get_layer(x->request->cost, rank, l, pass, m->rows, m->length);
-  return sum * cost_get_share_factor(x->request->cost, pass, x->n_body[rank]);
-}
-
-static double sum_recompute(const struct run *x, const struct plan_action *a, int32_t rank) {
-  const struct plan_stage *s = &x->plan->stages[a->stage];
-  const struct plan_micro *m = &x->plan->micro[a->micro];
-  bool whole = cost_recomputes_whole(x->request->cost);
-  double sum = 0;
-  for (int32_t l = s->first_layer; l < s->first_layer + s->n_layers; l++) {
-    uint32_t discarded = whole ? UINT32_MAX : plan_get_discarded(x->plan, l, a->micro);
-    sum += cost_get_recompute(x->request->cost, rank, l, discarded, m->rows, m->length);
-  }
-  return sum * cost_get_recompute_share_factor(x->request->cost, x->n_body[rank]);
-}
-
-static double get_length(const struct run *x, const struct plan_action *a, int32_t rank) {
+static double get_length(const struct run *x, const struct plan_action *a) {
   if (!x->request->cost) return a->kind == NODE_B ? 2 : 1;
+  struct stage_price price = stage_prices_get(x->prices, a->stage, a->micro);
   switch (a->kind) {
-  case NODE_F: return sum_layers(x, a, rank, COST_FORWARD);
-  case NODE_R: return sum_recompute(x, a, rank);
-  case NODE_I: return sum_layers(x, a, rank, COST_INPUT);
-  case NODE_W: return sum_layers(x, a, rank, COST_WEIGHT);
-  default: return sum_layers(x, a, rank, COST_INPUT) + sum_layers(x, a, rank, COST_WEIGHT);
+  case NODE_F: return price.forward;
+  case NODE_R: return price.recompute;
+  case NODE_I: return price.input;
+  case NODE_W: return price.weight;
+  default: return price.input + price.weight;
   }
 }
 
@@ -81,18 +62,12 @@ static bool go(struct run *x, int32_t rank) {
   double ready = get_ready(x, a);
   if (isnan(ready)) return false;
   x->times->start[k] = fmax(ready, x->clock[rank]);
-  x->times->end[k] = x->clock[rank] = x->times->start[k] + get_length(x, a, rank);
+  x->times->end[k] = x->clock[rank] = x->times->start[k] + get_length(x, a);
   if (a->kind == NODE_F) *at(x, x->forward, a->stage, a->micro) = x->times->end[k];
   if (a->kind == NODE_B || a->kind == NODE_I) *at(x, x->input, a->stage, a->micro) = x->times->end[k];
   x->times->makespan = fmax(x->times->makespan, x->times->end[k]);
   x->next[rank]++;
   return true;
-}
-
-static void count_body(struct run *x) {
-  for (int32_t s = 0; s < x->plan->n_stages; s++)
-    for (int32_t k = 0; k < x->plan->stages[s].n_layers; k++)
-      x->n_body[plan_get_rank(x->plan, s)] += x->request->model->layers[x->plan->stages[s].first_layer + k].block >= 0;
 }
 
 int order_time_make(const struct plan_request *request, const struct plan *plan, struct order_time *times) {
@@ -101,12 +76,11 @@ int order_time_make(const struct plan_request *request, const struct plan *plan,
   struct run x = {.request = request,
                   .plan = plan,
                   .times = times,
-                  .n_body = MEM_NEW(int64_t, plan->n_ranks),
+                  .prices = request->cost ? stage_prices_create(plan, request->model, request->cost) : NULL,
                   .next = MEM_NEW(int64_t, plan->n_ranks),
                   .clock = MEM_NEW(double, plan->n_ranks),
                   .forward = MEM_NEW(double, n_ends),
                   .input = MEM_NEW(double, n_ends)};
-  count_body(&x);
   for (int64_t i = 0; i < n_ends; i++) x.forward[i] = x.input[i] = NAN;
   for (int32_t r = 0; r < plan->n_ranks; r++) x.next[r] = plan->order_offset[r];
   /* Down for forwards, up for backwards: most of what can go does in two sweeps. */
@@ -117,7 +91,7 @@ int order_time_make(const struct plan_request *request, const struct plan *plan,
     for (int32_t r = plan->n_ranks - 1; r >= 0; r--)
       for (; go(&x, r); n_done++) any = true;
   }
-  mem_free(x.n_body);
+  stage_prices_destroy(&x.prices);
   mem_free(x.next);
   mem_free(x.clock);
   mem_free(x.forward);

@@ -1,0 +1,25 @@
+/* What the passes of a plan's stages take: the sums over their layers. Micro-batches of a step are nearly always of one kind, or
+ * come in runs of it, so that each stage's last answer is kept. Serial. */
+#ifndef PENSTOCK_PLAN_STAGE_PRICE_H
+#define PENSTOCK_PLAN_STAGE_PRICE_H
+
+#include "plan/plan.h"
+
+struct cost;
+struct model;
+
+/* Seconds of the passes of a stage for a micro-batch; no recomputation: 0. */
+struct stage_price {
+  double forward, recompute, input, weight;
+};
+
+struct stage_prices; /* of a plan as it is now: its stages, ranks, micro-batches and recomputation */
+/* All are borrowed. The plan need not be checked or frozen. */
+struct stage_prices *stage_prices_create(const struct plan *plan, const struct model *model, const struct cost *cost);
+void stage_prices_destroy(struct stage_prices **prices);
+
+struct stage_price stage_prices_get(struct stage_prices *prices, int32_t stage, int32_t micro);
+/* Bytes that a stage keeps of a micro-batch, as plan_measure_kept. */
+int64_t stage_prices_get_kept(struct stage_prices *prices, int32_t stage, int32_t micro);
+
+#endif
