@@ -168,7 +168,10 @@ static void judge(struct obscura *x, struct obscura_draft *draft, struct obscura
 static void judge_list(struct obscura *x, struct list *list, struct obscura_draft **best) {
   for (int i = 0; i < list->n; i++) {
     if (i < 2) balance(x, &list->drafts[i]);
-    judge(x, list->drafts[i], best);
+    if (list->drafts[i]->seconds < (*best)->seconds)
+      judge(x, list->drafts[i], best);
+    else /* its blocks and updates only take more */
+      obscura_draft_destroy(&list->drafts[i]);
   }
   list->n = 0;
 }
