@@ -642,6 +642,37 @@ static void test_move_layer(void) {
   }
 }
 
+/* Blocks by hand are kept to under a limit that their plan just fits, and one byte less is no reason for another plan. */
+static void test_at_the_limit(void) {
+  int n_away = 0;
+  for (int trial = 0; trial < 16; trial++) {
+    struct plan_case c;
+    struct plan *plan = NULL;
+    int64_t peaks[MAX_RANKS], again[MAX_RANKS];
+    open_case(&c, 8, 4, 16, trial % 4 < 2 ? 0 : 1);
+    c.request.partition = PARTITION_EVEN;
+    c.options = (struct obscura_options){.steps = OBSCURA_SWAP,
+                                         .adjusted_stages = 1 + trial % 2,
+                                         .lambda = 2 + trial / 4,
+                                         .beta = 1,
+                                         .eager = trial % 3 == 0};
+    double free = time_planner(&c, "obscura", peaks);
+    memcpy(c.limits, peaks, sizeof c.limits);
+    double held = time_planner(&c, "obscura", again);
+    T_CHECK(isfinite(free) && held <= free * (1 + 1e-12), "trial %d: %g s within its own peak, %g without a limit",
+            trial, held, free);
+    for (int32_t r = 0; r < 4; r++) T_CHECK(again[r] == peaks[r], "trial %d rank %d: another plan", trial, (int)r);
+    c.limits[0]--;
+    T_CHECK(isinf(time_planner(&c, "obscura", again)) && again[0] == peaks[0], "trial %d: %lld bytes", trial,
+            (long long)again[0]);
+    if (!planner_run("obscura", &c.request, &plan)) n_away += plan->n_moves > 0;
+    error_clear();
+    plan_destroy(&plan);
+    close_case(&c);
+  }
+  T_CHECK(n_away > 8, "%d of 16 plans move blocks", n_away);
+}
+
 int main(void) {
   test_move_layer();
   test_forced();
@@ -655,6 +686,7 @@ int main(void) {
   test_named();
   test_notes();
   test_by_hand();
+  test_at_the_limit();
   test_without_costs();
   test_peers();
   test_ranks_help();

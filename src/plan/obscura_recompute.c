@@ -81,6 +81,7 @@ struct programme {
   struct obscura *x;
   struct obscura_draft *draft; /* as it would be with the choice looked at */
   bool chooses;                /* what is discarded */
+  bool lenient;                /* limits are left to the evaluation */
   struct choice best[SURVIVORS];
   int n;
 };
@@ -141,10 +142,30 @@ static void try_given(struct programme *ip, int32_t lambda, double beta) {
   add_choice(ip, (struct choice){lambda, beta, obscura_model_get_time(&model, 0), -1});
 }
 
+/* Where nothing fits as far as can be reckoned, which is a little too much as blocks on their way need not all be there at
+ * once: those choices that take least, with all discarded. */
+static void try_lenient(struct programme *ip, int32_t lambda, double beta) {
+  struct obscura_draft *d = ip->draft;
+  const struct obscura_options *o = &ip->x->options;
+  bool by_hand = o->lambda != OBSCURA_AUTO && o->beta != OBSCURA_AUTO;
+  double most = 0;
+  for (int32_t s = 0; s < d->n_adjusted && ip->chooses; s++)
+    obscura_draft_discard(ip->x, d, s, ip->x->request->recompute_ops);
+  struct obscura_model model = obscura_draft_get_model(ip->x, d);
+  if (lambda && !by_hand && !obscura_model_allows(&model)) return;
+  for (int32_t s = 0; s < d->n_adjusted; s++)
+    most = fmax(most, (double)obscura_draft_get_peak(ip->x, d, s) / (double)obscura_get_limit(ip->x, d, s));
+  add_choice(ip, (struct choice){lambda, beta, most, INT64_MAX});
+}
+
 static void try_blocks(struct programme *ip, int32_t lambda, double beta) {
   int32_t tightest;
   int64_t freed;
   if (!set_blocks(ip->x, ip->draft, lambda, beta)) return;
+  if (ip->lenient) {
+    try_lenient(ip, lambda, beta);
+    return;
+  }
   if (!ip->chooses) {
     try_given(ip, lambda, beta);
     return;
@@ -205,6 +226,8 @@ void obscura_solve(struct obscura *x, struct obscura_draft **draft) {
   struct programme ip = {.x = x, .draft = obscura_draft_dup(x, *draft), .chooses = obscura_chooses_ops(x)};
   struct obscura_draft *best = NULL;
   try_all_blocks(&ip);
+  ip.lenient = ip.n == 0 && x->request->evaluate;
+  if (ip.lenient) try_all_blocks(&ip);
   obscura_draft_destroy(&ip.draft);
   if (ip.n == 0) add_choice(&ip, (struct choice){.discard = INT64_MAX}); /* none fits: the least that can be */
   for (int i = 0; i < ip.n; i++) {
