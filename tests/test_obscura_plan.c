@@ -114,6 +114,12 @@ static void check_plan(struct plan_case *c) {
   if (!status) status = dag_check(dag, plan);
   T_CHECK(!status, "p %d m %d: %s", (int)c->request.n_ranks, (int)c->request.n_micro, error_text());
   if (!status) count_kinds(plan);
+  for (int32_t k = 0; !status && k < plan->n_moves; k++) {
+    int64_t parts[DAG_BLOCK_PARTS];
+    const struct plan_move *move = &plan->moves[k];
+    T_CHECK(dag_measure_block(plan, c->model, move->stage, move->micro, parts) > 0, "stage %d moves nothing",
+            (int)move->stage);
+  }
   dag_destroy(&dag);
   plan_destroy(&plan);
 }
@@ -217,6 +223,20 @@ static void test_by_hand(void) {
   check_by_hand(OBSCURA_AUTO, 0, NULL);
   check_by_hand(4, 1, NULL);
   check_by_hand(1000000, 1, "obscura.lambda is 1000000, but no activations leave");
+}
+
+/* A part of a block that has room for nothing of it does not leave. */
+static void test_small_part(void) {
+  struct plan_case c;
+  struct plan *plan = NULL;
+  open_case(&c, 8, 4, 16, 0);
+  c.options.adjusted_stages = 2;
+  c.options.lambda = 3;
+  c.options.beta = 1e-6;
+  T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
+  T_CHECK(plan && plan->n_moves == 0, "%d moves", plan ? (int)plan->n_moves : -1);
+  plan_destroy(&plan);
+  close_case(&c);
 }
 
 /* Nothing is known of times: plans all the same. */
@@ -687,6 +707,7 @@ int main(void) {
   test_notes();
   test_by_hand();
   test_at_the_limit();
+  test_small_part();
   test_without_costs();
   test_peers();
   test_ranks_help();

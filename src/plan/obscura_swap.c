@@ -49,7 +49,7 @@ static uint32_t take_bits(const struct obscura *x, const struct obscura_draft *d
     uint32_t bit = layer->has_sizes && rest != hidden ? rest & ~hidden : rest & -rest;
     double bytes = (double)measure_mask(x, d, s, l, bit);
     rest &= ~bit;
-    if (bytes > *left) continue;
+    if (bytes > *left || bytes <= 0) continue;
     *left -= bytes;
     taken |= bit;
   }
