@@ -310,6 +310,8 @@ static void test_training(const struct train_job *job, const char *json) {
   struct batch batch = train_make_batch(&rows, model->config.vocab_size, 2);
   struct plan_micro *micro = train_list_shapes(&batch);
   int64_t limits[MAX_RANKS];
+  uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
+  for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL);
   for (int r = 0; r < job->size; r++) limits[r] = INT64_MAX;
   struct plan_request request = {.model = model,
                                  .cost = cost,
@@ -318,7 +320,9 @@ static void test_training(const struct train_job *job, const char *json) {
                                  .n_micro = batch.n_micro,
                                  .micro = micro,
                                  .device_limit = limits,
-                                 .clip = true};
+                                 .clip = true,
+                                 .recompute_ops = ops,
+                                 .n_recompute_stages = PLAN_ALL_STAGES};
   struct plan *plan = NULL;
   T_CHECK(!planner_run("adapipe", &request, &plan), "%s", error_text());
   struct stage_needs *needs = stage_needs_create(&request);
@@ -341,6 +345,7 @@ static void test_training(const struct train_job *job, const char *json) {
   train_compare_weights("adapipe", &side, &alone);
   train_close(&side);
   train_close(&alone);
+  mem_free(ops);
   mem_free(micro);
   batch_fini(&batch);
   train_free_rows(&rows);

@@ -235,6 +235,8 @@ static void test_adapipe(void) {
   struct model *model = make_sized(P * LAYERS / 2, &table, &cost, P);
   struct plan_micro *micro = make_micros(5);
   int64_t limits[P] = {0, INT64_MAX};
+  uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
+  for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL);
   struct plan_request request = {.model = model,
                                  .cost = cost,
                                  .n_ranks = P,
@@ -242,7 +244,9 @@ static void test_adapipe(void) {
                                  .partition = PARTITION_EVEN,
                                  .n_micro = 5,
                                  .micro = micro,
-                                 .device_limit = limits};
+                                 .device_limit = limits,
+                                 .recompute_ops = ops,
+                                 .n_recompute_stages = PLAN_ALL_STAGES};
   for (int d = 0; d <= LAYERS; d++) {
     struct plan *plan;
     int n = 0;
@@ -252,6 +256,7 @@ static void test_adapipe(void) {
     T_CHECK(n == d, "%d layers are discarded, not %d", n, d);
     plan_destroy(&plan);
   }
+  mem_free(ops);
   mem_free(micro);
   cost_destroy(&cost);
   model_destroy(&model);

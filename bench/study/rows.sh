@@ -20,7 +20,7 @@ row() {
   local kind=$1 name=$2 published=$3 step k ratio equation
   shift 3
   if ! plan "$@"; then
-    printf '  %-34s %s\n' "$name" "$(get_reason)"
+    printf '  %-36s %s\n' "$name" "$(get_reason)"
     return
   fi
   step=$(get_step)
@@ -45,7 +45,7 @@ print_row() { # KIND NAME PUBLISHED STEP K RATIO EQUATION
       hidden = most > 0 && ideal > 0 ? 100 * (1 - (step - ideal) / (m * most)) : -1
       if (hidden > 100) hidden = 100
       if (ratio == "1.00") hidden = peak = -1
-      printf "  %-34s %9.0f %6.3f %6.3f %3d %5.2f %7s %6s %7s %7s %5s  %s\n", name, step, gain, forward / step, k,
+      printf "  %-36s %9.0f %6.3f %6.3f %3d %5.2f %7s %6s %7s %7s %5s  %s\n", name, step, gain, forward / step, k,
         ratio, solved ? sprintf("%.3f", solved) : "-", solved ? sprintf("%+.3f", gain - solved) : "-",
         hidden < 0 ? "-" : sprintf("%.0f %%", hidden), copies == "" ? "-" : copies " %",
         peak < 0 ? "-" : peak, published
@@ -54,7 +54,7 @@ print_row() { # KIND NAME PUBLISHED STEP K RATIO EQUATION
 }
 heading() {
   printf '\n%s, %d micro-batches, %d stages\n' "$model" "$batch" "$stages"
-  printf '  %-34s %9s %6s %6s %3s %5s %7s %6s %7s %7s %5s  %s\n' '' 'step ms' gain whole k r/f 'Eq. 3/5' off \
+  printf '  %-36s %9s %6s %6s %3s %5s %7s %6s %7s %7s %5s  %s\n' '' 'step ms' gain whole k r/f 'Eq. 3/5' off \
     'hid. R' 'hid. C' GiB published
 }
 get_published() { # gain over a 1F1B that runs a whole forward again on all stages

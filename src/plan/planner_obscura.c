@@ -126,7 +126,9 @@ static struct obscura_draft *follow_faithfully(struct obscura *x, const struct p
 static void note_choice(const struct obscura *x, const char *taken, const char *other, double by, double by_paper) {
   char *paper = isfinite(by_paper) ? mem_format(", %.1f %% faster than by the paper's procedure", 100 * by_paper)
                                    : mem_strdup("; by the paper's procedure none fits");
-  if (isfinite(by))
+  if (isfinite(by) && by < 5e-4)
+    planner_note(x->request, "obscura: %s plan is taken, as fast as %s%s", taken, other, paper);
+  else if (isfinite(by))
     planner_note(x->request, "obscura: %s plan is taken, %.1f %% faster than %s%s", taken, 100 * by, other, paper);
   else
     planner_note(x->request, "obscura: %s plan is taken; no other fits%s", taken, paper);
