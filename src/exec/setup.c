@@ -144,11 +144,11 @@ static int open_request(const struct params *params, const struct model *model, 
   return status;
 }
 
-/* What the planner says beside its plan. */
-static void log_notes(const char *notes) {
+/* What the planner says beside its plan: the files that it imports. */
+static void warn_notes(const char *notes) {
   for (const char *line = notes; line && *line;) {
     int n = (int)strcspn(line, "\n");
-    log_line("note: %.*s", n, line);
+    log_warn("%.*s", n, line);
     line += n + (line[n] == '\n');
   }
 }
@@ -169,7 +169,7 @@ int setup_deck_plan_all(struct comm *comm, const struct params *params, const st
   request.plan.host_limit = hosts;
   status = comm_agree_all(comm, status);
   if (!status) status = setup_plan_all(comm, params_get_choice(params, PARAM_pipeline_planner), &request.plan, plan);
-  if (!status) log_notes(request.notes);
+  if (!status) warn_notes(request.notes);
   request_close(&request);
   cost_destroy(&cost);
   mem_free(limits);
