@@ -73,7 +73,7 @@ moves() {
 for tier in host disk rank; do
   where=(-D "pipeline.swap_tier=$tier")
   [ $tier = disk ] && where+=(-D memory.spill_folder="$folder/spill")
-  for beta in 0.25 0.625 1; do
+  for beta in 0.5 0.625 1; do
     moves 2 "${where[@]}" -D obscura.adjusted_stages=1 -D obscura.lambda=3 -D obscura.beta=$beta
     for lambda in 3 4 5; do
       moves 4 "${where[@]}" -D obscura.adjusted_stages=$((1 + lambda % 2)) -D obscura.lambda=$lambda -D obscura.beta=$beta
