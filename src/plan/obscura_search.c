@@ -181,7 +181,7 @@ static void halve(const struct obscura *x, const int32_t *tried, const int64_t *
   for (int32_t s = 0; s < x->n_stages; s++) {
     int64_t limit = x->request->device_limit ? x->request->device_limit[s] : INT64_MAX;
     if (high[s] - low[s] <= 1) continue;
-    if (peaks[s] <= limit)
+    if (peaks[s] <= limit && peaks[s] < INT64_MAX)
       high[s] = tried[s];
     else
       low[s] = tried[s];
