@@ -26,6 +26,9 @@ struct pool;
 void matmul_init_cpu(void);
 /* Name and version of the library, for the log; static text. */
 const char *matmul_get_library(void);
+/* True when the library's products keep data in the stack pointer on this CPU: no signal handler may run on the stack of a thread
+ * that multiplies. */
+bool matmul_moves_stack(void);
 /* C[m,n] = op(A) op(B) + beta C, beta 0 or 1; op transposes where asked: A is [m,k] (or [k,m] when trans_a). With beta 0
  * C need not be initialised. */
 void matmul_cpu(struct pool *pool, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a,

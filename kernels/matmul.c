@@ -81,6 +81,7 @@ static void multiply_tile(void *context, int64_t i) {
 
 void matmul_init_cpu(void) { matmul_library_init(); }
 
+bool matmul_moves_stack(void) { return matmul_library_moves_stack(); }
 const char *matmul_get_library(void) { return matmul_library_get_name(); }
 
 void matmul_cpu(struct pool *pool, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a,

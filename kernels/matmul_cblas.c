@@ -15,6 +15,8 @@ void matmul_library_init(void) {}
 const char *matmul_library_get_name(void) { return "CBLAS"; }
 #endif
 
+bool matmul_library_moves_stack(void) { return false; }
+
 void matmul_library_multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                              const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
   cblas_sgemm(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans, trans_b ? CblasTrans : CblasNoTrans, (int)m, (int)n,

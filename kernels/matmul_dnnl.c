@@ -26,6 +26,11 @@ const char *matmul_library_get_name(void) {
   return name;
 }
 
+/* Seen in 2.6 with AVX-512. Later versions are not believed to be free of it. */
+bool matmul_library_moves_stack(void) {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
 void matmul_library_multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                              const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
   matmul_library_init();

@@ -16,6 +16,9 @@ double matmul_library_get_cost(bool trans_a, bool trans_b, int64_t m, int64_t n,
 /* The calling thread's (and where there is no such thing, the process's) share of the library's threads: 1. */
 void matmul_library_init(void);
 
+/* True when its products keep data in the stack pointer on this CPU: a signal handler on the same stack then damages memory. */
+bool matmul_library_moves_stack(void);
+
 /* Name and version; static text. */
 const char *matmul_library_get_name(void);
 

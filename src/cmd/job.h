@@ -10,7 +10,7 @@ struct comm;
 #define OPTION_SINGLE(value)                                                                                           \
   { "--single", OPTION_FLAG, NULL, "one rank on purpose, whatever the launcher says", value }
 
-/* Installs the signal handlers, starts MPI, and lets the ranks agree on `status`, that of the command line. When it is not
+/* Blocks the signals that ask to stop, starts MPI, warns of handlers that may damage memory, and lets the ranks agree on `status`, that of the command line. When it is not
  * OK, or MPI does not start, *comm is NULL and the status is returned with its message recorded. */
 int job_open_all(int *argc, char ***argv, bool single, int status, struct comm **comm);
 

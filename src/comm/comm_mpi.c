@@ -2,7 +2,6 @@
 #include "comm/comm.h"
 
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <mpi.h>
 
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -43,20 +43,11 @@ void comm_check_mpi(int code, const char *call) {
 
 /* ---- the end of the job ---- */
 
-static volatile sig_atomic_t abort_status;
-
-static void leave_now(int number) {
-  (void)number;
-  _exit(abort_status);
-}
-
 _Noreturn void comm_abort(struct comm *comm, int status) {
   (void)comm;
   fflush(NULL);
   /* MPI_Abort may wait for ranks that are gone. */
-  abort_status = status;
-  signal(SIGALRM, leave_now);
-  alarm(ABORT_SECONDS);
+  deadline_set(ABORT_SECONDS, status);
   int begun = 0, ended = 0;
   MPI_Initialized(&begun);
   MPI_Finalized(&ended);

@@ -10,7 +10,6 @@
 #include "comm/watchdog.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include <mpi.h>
 
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -314,18 +314,12 @@ static void write_verdict(const struct comm *comm, struct verdict *verdict) {
 
 /* ---- the verdict ---- */
 
-static void leave_late(int number) {
-  (void)number;
-  _exit(STATUS_FAILED);
-}
-
 /* A hook that hangs, in a collective write for one, must not keep the job. */
 static void run_hook(struct watchdog *dog, const char *reason) {
   if (!dog->hook) return;
-  signal(SIGALRM, leave_late);
-  alarm(HOOK_SECONDS);
+  deadline_set(HOOK_SECONDS, STATUS_FAILED);
   dog->hook(dog->context, reason);
-  alarm(0);
+  deadline_clear();
 }
 
 static void say(const struct verdict *verdict) { log_error("%s%s", verdict->headline, verdict->text); }

@@ -145,26 +145,28 @@ static int train_step_all(struct run *run, struct batch *batch) {
   return status;
 }
 
-/* Why to stop now, or NULL. Any rank may have seen a signal; rank 0 looks at the stop file and the clock. */
-static const char *find_stop_all(struct run *run) {
-  enum { GO, SIGNAL_TERM, SIGNAL_USR1, SIGNAL_INT, STOP_FILE, WALL_TIME, N_REASONS };
-  static const char *const reasons[N_REASONS] = {NULL,     "SIGTERM",       "SIGUSR1",
-                                                 "SIGINT", "the stop file", "run.wall_time"};
-  int32_t reason = GO;
+/* Why this rank would stop now, "" for no reason. Rank 0 looks at the stop file and the clock. */
+static void find_stop(struct run *run, char reason[STOP_BYTES]) {
   const char *signal = interrupt_get_signal();
-  if (signal) reason = !strcmp(signal, "SIGTERM") ? SIGNAL_TERM : !strcmp(signal, "SIGUSR1") ? SIGNAL_USR1 : SIGNAL_INT;
   double limit = run->params->run.wall_time, spent = clock_now() - run->started;
   /* Another step and a checkpoint must still fit, with some room. */
   double need = 1.5 * run->step_seconds + 2 * run->save_seconds + 0.01 * limit;
-  if (run->rank == 0 && reason == GO && limit > 0 && spent + need > limit) reason = WALL_TIME;
-  if (run->rank == 0 && rundir_take_stop(run->dir) && reason == GO) reason = STOP_FILE;
-  int32_t *all = MEM_NEW(int32_t, run->size);
+  bool is_late = run->rank == 0 && limit > 0 && spent + need > limit;
+  bool is_told = run->rank == 0 && rundir_take_stop(run->dir);
+  snprintf(reason, STOP_BYTES, "%s", signal ? signal : is_late ? "run.wall_time" : is_told ? "the stop file" : "");
+}
+
+/* The reason of the lowest rank that has one, in run->stop; NULL when all go on. */
+static const char *find_stop_all(struct run *run) {
+  char *all = mem_alloc((size_t)run->size * STOP_BYTES), reason[STOP_BYTES] = "";
   int64_t *offsets = MEM_NEW(int64_t, run->size + 1);
-  comm_gather_all(run->comm, &reason, sizeof reason, all, offsets);
-  for (int r = 0; r < run->size && reason == GO; r++) reason = all[r];
+  find_stop(run, reason);
+  comm_gather_all(run->comm, reason, STOP_BYTES, all, offsets);
+  run->stop[0] = '\0';
+  for (int r = 0; r < run->size && !run->stop[0]; r++) memcpy(run->stop, all + (int64_t)r * STOP_BYTES, STOP_BYTES);
   mem_free(all);
   mem_free(offsets);
-  return reasons[reason];
+  return run->stop[0] ? run->stop : NULL;
 }
 
 /* Trains until the last step or a reason to stop, which is returned in *stopped. */

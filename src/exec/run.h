@@ -12,6 +12,8 @@ struct cost;
 struct run_compare;
 struct trace;
 
+enum { STOP_BYTES = 24 }; /* room for a reason to stop */
+
 struct run {
   struct comm *comm;     /* borrowed */
   struct params *params; /* borrowed */
@@ -47,6 +49,7 @@ struct run {
   int64_t saved_step;                /* of the newest checkpoint, -1: none */
   double started, save_seconds;      /* clock at start; longest checkpoint so far */
   double step_seconds;               /* of the last step, as rank 0 sees it */
+  char stop[STOP_BYTES];             /* why it stops before its last step: "SIGTERM", "run.wall_time", ... */
   /* Model FLOPs and seconds of this life's steps, without its first; of that one while it is alone. */
   double flops, flop_seconds;
   int64_t flop_steps;

@@ -2,9 +2,10 @@
 #include "exec/verify_internal.h"
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
+#include "comm/watchdog.h"
+#include "exec/interrupt.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -75,6 +76,12 @@ static void remember_gradients(struct verify_side *side) {
   }
 }
 
+static int check_signal(int32_t n_done) {
+  const char *signal = interrupt_get_signal();
+  if (!signal) return STATUS_OK;
+  return error_raise(STATUS_STOPPED, "stopped by %s after %d steps; nothing is compared", signal, n_done);
+}
+
 static int train_steps(struct verify_side *side, verify_get_batch *get, void *context, struct comm *alive) {
   struct batch batch = {0};
   struct trainer_result result;
@@ -85,8 +92,10 @@ static int train_steps(struct verify_side *side, verify_get_batch *get, void *co
     trainer_clear_gradients(side->trainer);
   }
   for (int32_t i = 0; i < side->n_steps && !status; i++) {
-    status = get(context, i, &batch);
+    status = check_signal(i);
+    if (!status) status = get(context, i, &batch);
     if (!status) status = trainer_step(side->trainer, &batch, i + 1, &result);
+    if (status) break;
     side->loss[i] = result.loss;
     side->grad_norm[i] = result.grad_norm;
     if (alive) comm_poll(alive);
@@ -102,8 +111,7 @@ int verify_side_run(struct verify_side *side, int32_t n_steps, verify_get_batch 
   side->grad_norm = MEM_NEW(double, n_steps);
   int status = train_steps(side, get, context, alive);
   if (!status) return STATUS_OK;
-  log_error("%s", error_text());
-  comm_abort(side->trainer->config.comm, status);
+  watchdog_end_job(alive ? alive : side->trainer->config.comm, status, error_text());
 }
 
 void verify_side_fini(struct verify_side *side) {
