@@ -261,6 +261,73 @@ static void test_metrics(void) {
   mem_free(path);
 }
 
+/* Opens metrics.csv with this content to go on after a step; afterwards it has the other content. */
+static void check_cut(const char *what, const char *before, int64_t last_step, const char *after) {
+  struct rundir *dir;
+  enum run_state state;
+  int64_t found;
+  char *path = mem_format("%s/metrics.csv", folder), *text = NULL;
+  write_file("metrics.csv", before);
+  T_CHECK(!rundir_open(folder, &dir, &state, &found) && !metrics_open(dir, last_step), "%s: %s", what, error_text());
+  rundir_close(&dir);
+  T_CHECK(!disk_read_text(path, &text) && text && !strcmp(text, after), "%s: %s", what, text);
+  mem_free(text);
+  mem_free(path);
+}
+
+#define HEADER "step,loss,tokens,lr,grad_norm,step_ms,tokens_per_s,tflops,validation_loss"
+#define ROW(step) step ",5.5,640,0.1,1.5,20,3000,0.5,"
+
+/* Only rows beyond the step go: what others have written into the file stays. */
+static void test_edited_metrics(void) {
+  begin_folder("edited");
+  int64_t step;
+  open_state(&step);
+  check_cut("nothing to cut", HEADER "\n" ROW("1") "\n", 1, HEADER "\n" ROW("1") "\n");
+  check_cut("a comment and an empty line", HEADER "\n" ROW("1") "\n# another node\n\n" ROW("2") "\n" ROW("3") "\n", 2,
+            HEADER "\n" ROW("1") "\n# another node\n\n" ROW("2") "\n");
+  check_cut("a comment behind what goes", HEADER "\n" ROW("1") "\n" ROW("2") "\n# the end\n", 1,
+            HEADER "\n" ROW("1") "\n# the end\n");
+  check_cut("lines of other systems", HEADER "\r\n" ROW("1") "\r\n" ROW("2") "\r\n", 1, HEADER "\r\n" ROW("1") "\r\n");
+  check_cut("no last end of line", HEADER "\n" ROW("1") "\n" ROW("2"), 2, HEADER "\n" ROW("1") "\n" ROW("2") "\n");
+  check_cut("half a row", HEADER "\n" ROW("1") "\n2,5.5,6", 1, HEADER "\n" ROW("1") "\n");
+  check_cut("columns of a newer program", HEADER ",more\n" ROW("1") ",7\n" ROW("2") ",8\n", 1,
+            HEADER ",more\n" ROW("1") ",7\n");
+  check_cut("columns of an older program", "step,loss,tokens,lr\n1,5.5,640,0.1\n2,5.4,1280,0.1\n", 1,
+            HEADER "\n1,5.5,640,0.1,,,,,\n");
+  check_cut("comments before the names", "# mine\n" HEADER "\n" ROW("1") "\n", 1, "# mine\n" HEADER "\n" ROW("1") "\n");
+  check_cut("a mark of UTF-8", "\xef\xbb\xbf" HEADER "\n" ROW("1") "\n" ROW("2") "\n", 1,
+            "\xef\xbb\xbf" HEADER "\n" ROW("1") "\n");
+  check_cut("what is no row", HEADER "\n" ROW("1") "\n2;5,5;6\nwords\n" ROW("3") "\n" ROW("4") "\n", 3,
+            HEADER "\n" ROW("1") "\n2;5,5;6\nwords\n" ROW("3") "\n");
+  check_cut("rows in another order", HEADER "\n" ROW("3") "\n" ROW("1") "\n" ROW("2") "\n", 2,
+            HEADER "\n" ROW("1") "\n" ROW("2") "\n");
+  check_cut("an empty file", "", 3, HEADER "\n");
+  write_file("metrics.csv", HEADER "\n" ROW("7") "\n" ROW("3") "\n# 9\n");
+  T_CHECK(open_state(&step) == RUN_BROKEN && step == 7, "the last step is %" PRId64, step);
+  write_file("metrics.csv", "time,loss\n1,2\n");
+  T_CHECK(open_state(&step) == -1 && error_status() == STATUS_MISTAKE && strstr(error_text(), "move it away"), "%s",
+          error_text());
+}
+
+/* Zero bytes, as a file system leaves them that lost power: nothing of the file is lost. */
+static void test_zeros_in_metrics(void) {
+  begin_folder("zeros");
+  int64_t step;
+  open_state(&step);
+  char *path = mem_format("%s/metrics.csv", folder);
+  write_file("metrics.csv", HEADER "\n" ROW("1") "\n");
+  T_CHECK(!truncate(path, 4096), "truncate");
+  struct rundir *dir;
+  enum run_state state;
+  T_CHECK(!rundir_open(folder, &dir, &state, &step) && !metrics_open(dir, 1), "%s", error_text());
+  struct metrics_row row = make_row(2);
+  T_CHECK(step == 1 && !metrics_append(dir, &row), "%s", error_text());
+  rundir_close(&dir);
+  T_CHECK(has_file("metrics.csv.old") && open_state(&step) >= 0 && step == 2, "the last step is %" PRId64, step);
+  mem_free(path);
+}
+
 static void test_metrics_limit(void) {
   begin_folder("limit");
   struct rundir *dir;
@@ -291,6 +358,8 @@ int main(void) {
   test_foreign_locks();
   test_states();
   test_metrics();
+  test_edited_metrics();
+  test_zeros_in_metrics();
   test_metrics_limit();
   char *command = mem_format("rm -rf %s", base);
   T_CHECK(system(command) == 0, "%s", command);

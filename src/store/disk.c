@@ -185,3 +185,20 @@ int disk_read_text(const char *path, char **text) {
   if (descriptor >= 0) close(descriptor);
   return failure ? error_raise(STATUS_FAILED, "cannot read %s: %s", path, strerror(failure)) : STATUS_OK;
 }
+
+int disk_put_aside(const char *path, char **name) {
+  struct stat found;
+  if (name) *name = NULL;
+  if (lstat(path, &found)) return STATUS_OK;
+  char *aside = mem_format("%s.old", path);
+  for (int again = 2; !lstat(aside, &found); again++) {
+    mem_free(aside);
+    aside = mem_format("%s.old%d", path, again);
+  }
+  int failure = rename(path, aside) ? errno : 0;
+  if (!failure && name)
+    *name = aside;
+  else
+    mem_free(aside);
+  return failure ? disk_raise_write(path, failure, 0) : STATUS_OK;
+}

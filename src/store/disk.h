@@ -27,6 +27,10 @@ int disk_write_text(const char *path, const char *text);
 /* The whole content, NUL-terminated, owned by the caller. A file that is not there is STATUS_OK with *text NULL. */
 int disk_read_text(const char *path, char **text);
 
+/* Gives a file another name beside it, "path.old", or "path.old2" and so on where that is taken: nothing is replaced. *name
+ * (may be NULL) is owned by the caller. What is not there is STATUS_OK with *name NULL. */
+int disk_put_aside(const char *path, char **name);
+
 /* Syncs the folder that holds `path`, so that a rename survives a power loss. Returns 0 or errno. */
 int disk_sync_folder_of(const char *path);
 

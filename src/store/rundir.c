@@ -53,7 +53,8 @@ static int read_last_step(const struct rundir *dir, int64_t *step) {
   *step = 0;
   if (access(dir->metrics_path, F_OK)) return STATUS_OK;
   int status = metrics_read(dir->metrics_path, &rows, &n);
-  if (!status && n > 0) *step = rows[n - 1].step;
+  for (int64_t i = 0; !status && i < n; i++)
+    if (rows[i].step > *step) *step = rows[i].step;
   mem_free(rows);
   return status;
 }

@@ -36,11 +36,14 @@ struct metrics_row {
   int64_t step, tokens;
   double loss, lr, grad_norm, step_ms, tokens_per_s, tflops, validation_loss;
 };
-/* Opens metrics.csv for appending after removing rows of steps above last_step (and a broken last line). */
+/* Opens metrics.csv for appending after removing rows of steps above last_step, and nothing else: comments, empty lines and
+ * what is no row stay (the last with a warning), in the places and with the ends of lines that they have. Columns that an
+ * older program did not know are added to its rows, empty. A file with other columns is STATUS_MISTAKE. */
 int metrics_open(struct rundir *dir, int64_t last_step);
 /* Appends a row, whole or not at all. */
 int metrics_append(struct rundir *dir, const struct metrics_row *row);
-/* Reads all rows up to a broken one; *rows owned by the caller. */
+/* Reads all rows in the order of the file, passing over what is none (comments, broken lines); fields that a row lacks are
+ * no number. *rows owned by the caller. */
 int metrics_read(const char *path, struct metrics_row **rows, int64_t *n);
 
 #endif
