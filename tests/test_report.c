@@ -142,9 +142,10 @@ static void check_rank(const struct report *r, int rank, double busy, double bub
 static void check_sums(const struct report *r) {
   for (int32_t i = 0; i < r->n_ranks; i++) {
     const struct report_rank *p = &r->ranks[i];
-    double sum = p->busy + p->bubble + p->wait + p->other;
+    double sum = p->busy + p->bubble + p->wait + p->other + p->offload;
     T_CHECK(near(sum, r->step_seconds), "rank %d: parts sum to %.12f of %.12f", i, sum, r->step_seconds);
-    T_CHECK(p->busy >= 0 && p->bubble >= 0 && p->wait >= 0 && p->other >= 0, "rank %d has a negative part", i);
+    T_CHECK(p->busy >= 0 && p->bubble >= 0 && p->wait >= 0 && p->other >= 0 && p->offload >= 0,
+            "rank %d has a negative part", i);
   }
 }
 
@@ -209,8 +210,9 @@ static void test_outputs(void) {
   const char *key;
   json_t *share;
   json_object_foreach(json_object_get(rank, "shares"), key, share) shares += json_real_value(share);
-  for (const char *const *name = (const char *const[]){"busy_ms", "bubble_ms", "wait_ms", "other_ms", NULL}; *name;
-       name++)
+  for (const char *const *name =
+           (const char *const[]){"busy_ms", "bubble_ms", "wait_ms", "other_ms", "offload_ms", NULL};
+       *name; name++)
     sum += json_real_value(json_object_get(rank, *name));
   value = json_real_value(json_object_get(root, "step_ms"));
   T_CHECK(json_array_size(ranks) == 2 && fabs(sum - value) < 1e-6 && fabs(shares - 1) < 1e-6, "%s", text);

@@ -83,6 +83,11 @@ static void test_example(void) {
   T_CHECK(sums.blocks == 2 && sums.bytes == 2000, "%g blocks of %g bytes", sums.blocks, sums.bytes);
   T_CHECK(fabs(sums.seconds - (1.5 + 2 + 1.5 + 1 + 3 + 0.5)) < 1e-12, "%g s", sums.seconds);
   T_CHECK(fabs(sums.exposed - (1 + 0.5 + 2)) < 1e-12, "%g s exposed", sums.exposed);
+  const struct report_rank *rank = &report.ranks[0];
+  T_CHECK(fabs(rank->offload - 3.5) < 1e-12 && fabs(rank->busy - 6.5) < 1e-12, "%g s idle for blocks, %g busy",
+          rank->offload, rank->busy);
+  T_CHECK(rank->other == 0 && rank->wait == 0 && rank->bubble == 0, "%g, %g, %g s idle otherwise", rank->other,
+          rank->wait, rank->bubble);
   T_CHECK(report.n_late == 3 && report.worst[0].cause == REPORT_BLOCK && fabs(report.worst[0].seconds - 2) < 1e-12,
           "%lld late, the worst by %g s", (long long)report.n_late, report.worst[0].seconds);
   free_report(&report);
@@ -117,6 +122,9 @@ static void check_plan(const struct plan *plan, const struct model *model) {
           result->block_seconds);
   T_CHECK(fabs(sums.exposed - result->block_exposed_seconds) < 1e-9 * most, "%s: %g s exposed, not %g", plan->planner,
           sums.exposed, result->block_exposed_seconds);
+  for (int32_t k = 0; k < dag->n_ranks; k++)
+    T_CHECK(fabs(report.ranks[k].offload - result->ranks[k].idle.offload) < 1e-9 * most, "%s: rank %d: %g s, not %g",
+            plan->planner, k, report.ranks[k].offload, result->ranks[k].idle.offload);
   n_waits += sums.exposed > 0;
   free_report(&report);
   mem_free(rows);

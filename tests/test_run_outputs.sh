@@ -36,13 +36,13 @@ check awk -F, 'NR > 1 && ($6 <= 0 || $7 <= 0 || $8 <= 0 || $5 <= 0 || $4 != 0.01
 
 name="report.txt"
 check grep -q "DONE" plain/report.txt || fail "report.txt does not say how the run ended"
-# Of each rank four parts in ms and per cent, the peak and the limit in MiB; the parts sum to the step.
+# Of each rank four parts in ms and per cent, the peak and the limit in MiB, a fifth part; the parts sum to the step.
 check awk '/^steps .* mean / { for (i = 1; i < NF; i++) if ($i == "mean") step = $(i + 1) }
   /^ +[0-3] +[0-9.]+ +[0-9.]+ / {
     n++
-    ms = $2 + $4 + $6 + $8; percent = $3 + $5 + $7 + $9
+    ms = $2 + $4 + $6 + $8 + $12; percent = $3 + $5 + $7 + $9 + $13
     if (ms < 0.99 * step - 0.03 || ms > 1.01 * step + 0.03 || percent < 99.6 || percent > 100.4) bad = 1
-    if ($11 != 64 || $10 <= 0 || $10 > 64) bad = 1
+    if (NF != 13 || $11 != 64 || $10 <= 0 || $10 > 64) bad = 1
   }
   /^means/ { exit }
   END { exit bad || n != 4 }' plain/report.txt || fail "the numbers of report.txt do not sum: $(cat plain/report.txt)"

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "dag/dag.h"
+#include "model/footprint.h"
 #include "plan/planner.h"
 #include "sim/sim_path.h"
 #include "t.h"
@@ -58,7 +59,7 @@ static void check_times(const struct step_case *c, const struct sim_result *r) {
       T_CHECK(r->start[dag->stream_nodes[k]] >= r->end[dag->stream_nodes[k - 1]] - 1e-12, "stream %d overlaps", list);
   for (int32_t k = 0; k < dag->n_ranks; k++) {
     const struct sim_idle *i = &r->ranks[k].idle;
-    double sum = r->ranks[k].busy + i->fill + i->drain + i->data + i->message + i->other;
+    double sum = r->ranks[k].busy + i->fill + i->drain + i->data + i->message + i->other + i->offload;
     T_CHECK(fabs(sum - r->makespan) < 1e-9 * r->makespan, "rank %d: parts sum to %g of %g", k, sum, r->makespan);
   }
 }
@@ -126,7 +127,8 @@ static void test_norm(void) {
   const struct sim_result *r = run_case(&sim, &c, 0);
   for (int32_t s = 0; s < 4; s++) {
     const struct sim_idle *idle = &r->ranks[s].idle;
-    T_CHECK(idle->drain >= 2 * s + 0.25 && idle->other == 0, "stage %d: %g, %g", s, idle->drain, idle->other);
+    T_CHECK(idle->drain >= 2 * s + 0.25 && idle->other == 0 && idle->offload == 0, "stage %d: %g, %g", s, idle->drain,
+            idle->other);
   }
   check_times(&c, r);
   sim_destroy(&sim);
@@ -290,6 +292,67 @@ static void test_rendezvous(void) {
   close_case(&c);
 }
 
+/* ---- blocks of activations ---- */
+
+/* Lets the block of stage 0 and micro-batch 0 leave for host memory in out_seconds and come back in back_seconds. */
+static void move_first_block(struct step_case *c, int32_t out_end, int32_t in_start, double out_seconds,
+                             double back_seconds) {
+  plan_reserve_moves(c->plan, 1);
+  c->plan->moves[0] = (struct plan_move){.tier = PLAN_TIER_HOST,
+                                         .out_end = out_end,
+                                         .in_start = in_start,
+                                         .peer = -1,
+                                         .peer_start = -1,
+                                         .peer_end = -1,
+                                         .disk_start = -1,
+                                         .disk_end = -1};
+  for (int32_t l = 0; l < c->plan->n_layers; l++) c->plan->moved[l] = footprint_get_movable(&c->model->layers[l]);
+  dag_destroy(&c->dag);
+  T_CHECK(!plan_check(c->plan) && !dag_build(c->plan, c->model, &c->dag) && !dag_check(c->dag, c->plan), "%s",
+          error_text());
+  mem_free(c->seconds);
+  c->seconds = MEM_NEW(double, c->dag->n_nodes);
+  set_times(c, 1, 2, 0.5);
+  for (int32_t v = 0; v < c->dag->n_nodes; v++) {
+    if (c->dag->nodes[v].kind == NODE_EV) c->seconds[v] = out_seconds;
+    if (c->dag->nodes[v].kind == NODE_LD) c->seconds[v] = back_seconds;
+  }
+}
+
+/* Three forwards, three backwards on one rank. The third forward needs the memory of a block that is gone at 1 + 2.5; the
+ * first backward, at 4.5, the block itself, which takes another 2. */
+static void test_offload(void) {
+  struct step_case c;
+  struct sim *sim;
+  open_case(&c, "gpipe", 1, 3);
+  move_first_block(&c, 1, 3, 2.5, 2);
+  const struct sim_result *r = run_case(&sim, &c, 0);
+  const struct sim_idle *idle = &r->ranks[0].idle;
+  T_CHECK(r->makespan == 12.5, "%g", r->makespan);
+  T_CHECK(idle->offload == 1.5 + 2 && idle->other == 0 && idle->data == 0, "%g, %g, %g", idle->offload, idle->other,
+          idle->data);
+  check_times(&c, r);
+  sim_destroy(&sim);
+  close_case(&c);
+}
+
+/* One micro-batch through two stages. The gradient is made at 4.5 and there at 5; the block, gone from 1 to 2, is back at 6:
+ * what the gradient takes is waited for as ever, the last second is the block's. */
+static void test_offload_beside_data(void) {
+  struct step_case c;
+  struct sim *sim;
+  open_case(&c, "1f1b", 2, 1);
+  move_first_block(&c, 0, 1, 1, 4);
+  const struct sim_result *r = run_case(&sim, &c, 0);
+  const struct sim_idle *idle = &r->ranks[0].idle;
+  T_CHECK(r->makespan == 8, "%g", r->makespan);
+  T_CHECK(idle->data == 3.5 && idle->message == 0.5 && idle->offload == 1 && idle->other == 0, "%g, %g, %g, %g",
+          idle->data, idle->message, idle->offload, idle->other);
+  check_times(&c, r);
+  sim_destroy(&sim);
+  close_case(&c);
+}
+
 /* ---- critical path ---- */
 
 /* It has no gaps and is as long as the step. What lengthens one of its passes lengthens the step by as much at least. */
@@ -401,6 +464,8 @@ int main(void) {
   test_one_at_a_time();
   test_queued();
   test_rendezvous();
+  test_offload();
+  test_offload_beside_data();
   test_path_of_gpipe();
   test_memory();
   test_exposed();

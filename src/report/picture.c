@@ -105,24 +105,30 @@ static void print_timeline(FILE *out, const struct timeline *t) {
   double step = t->end_s - t->begin_s;
   fprintf(out, "%s step: %.3f ms\n\nrank", t->title, step * 1e3);
 #define X(name, title, ...) fprintf(out, "  %9s     %%", title);
-  REPORT_PARTS(X)
+  REPORT_FIRST_PARTS(X)
+  fprintf(out, "        peak       limit");
+  REPORT_LATER_PARTS(X)
 #undef X
-  fprintf(out, "        peak       limit\n    ");
+  fprintf(out, "\n    ");
 #define X(name, ...) fprintf(out, "  %9s      ", "ms");
-  REPORT_PARTS(X)
+  REPORT_FIRST_PARTS(X)
+  fprintf(out, "         MiB         MiB");
+  REPORT_LATER_PARTS(X)
 #undef X
-  fprintf(out, "         MiB         MiB\n");
+  fputc('\n', out);
   for (int32_t r = 0; r < t->n_ranks; r++) {
     const struct report_rank *rank = &t->ranks[r];
     fprintf(out, "%4d", r);
 #define X(name, ...) fprintf(out, "  %9.3f %5.1f", rank->name * 1e3, step > 0 ? 100 * rank->name / step : 0);
-    REPORT_PARTS(X)
-#undef X
+    REPORT_FIRST_PARTS(X)
     fprintf(out, "  %10.2f", (double)rank->peak_bytes / MIB);
     if (rank->limit_bytes == INT64_MAX)
-      fprintf(out, "  %10s\n", "none");
+      fprintf(out, "  %10s", "none");
     else
-      fprintf(out, "  %10.2f\n", (double)rank->limit_bytes / MIB);
+      fprintf(out, "  %10.2f", (double)rank->limit_bytes / MIB);
+    REPORT_LATER_PARTS(X)
+#undef X
+    fputc('\n', out);
   }
 }
 

@@ -73,10 +73,10 @@ static json_t *make_times(const struct plan_report *r) {
   json_t *list = json_array();
   for (int32_t k = 0; k < r->plan->n_ranks; k++) {
     const struct sim_rank *rank = &r->sim->ranks[k];
-    json_array_append_new(list,
-                          json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "rank", (int)k, "busy_s", rank->busy,
-                                    "fill_s", rank->idle.fill, "drain_s", rank->idle.drain, "data_s", rank->idle.data,
-                                    "message_s", rank->idle.message, "other_s", rank->idle.other));
+    json_array_append_new(list, json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "rank", (int)k, "busy_s",
+                                          rank->busy, "fill_s", rank->idle.fill, "drain_s", rank->idle.drain, "data_s",
+                                          rank->idle.data, "message_s", rank->idle.message, "other_s", rank->idle.other,
+                                          "offload_s", rank->idle.offload));
   }
   return list;
 }

@@ -199,17 +199,20 @@ char *plan_report_format(const struct plan_report *r) {
 /* ---- times ---- */
 
 static void print_ranks(FILE *out, const struct plan_report *r) {
-  fprintf(out, "\nrank        busy  idle: fill       drain        data     message       other  (ms of %s step)\n",
-          r->sim->n_iterations > 1 ? "the first" : "the");
+  bool moves = r->plan->n_moves > 0; /* else no rank waits for blocks */
+  fprintf(out, "\nrank        busy  idle: fill       drain        data     message       other%s  (ms of %s step)\n",
+          moves ? "     offload" : "", r->sim->n_iterations > 1 ? "the first" : "the");
   for (int32_t k = 0; k < r->plan->n_ranks && k < RANKS_LISTED; k++) {
     const struct sim_rank *rank = &r->sim->ranks[k];
-    fprintf(out, "%4d  %10.4g  %10.4g  %10.4g  %10.4g  %10.4g  %10.4g\n", (int)k, rank->busy * 1e3,
-            rank->idle.fill * 1e3, rank->idle.drain * 1e3, rank->idle.data * 1e3, rank->idle.message * 1e3,
-            rank->idle.other * 1e3);
+    fprintf(out, "%4d  %10.4g  %10.4g  %10.4g  %10.4g  %10.4g  %10.4g", (int)k, rank->busy * 1e3, rank->idle.fill * 1e3,
+            rank->idle.drain * 1e3, rank->idle.data * 1e3, rank->idle.message * 1e3, rank->idle.other * 1e3);
+    if (moves) fprintf(out, "  %10.4g", rank->idle.offload * 1e3);
+    fputc('\n', out);
   }
   fprintf(out,
           "fill before the first pass, drain after the last; data: what comes next was not made yet; message: it was\n"
-          "under way, or behind another; other: a send, a copy or memory had to come first\n");
+          "under way, or behind another; other: a send or memory had to come first\n");
+  if (moves) fprintf(out, "offload: a block of activations had to leave or to come back first\n");
   fprintf(out, "\nstage  forward bubble  backward bubble  (ms)\n");
   for (int32_t s = 0; s < r->plan->n_stages && s < RANKS_LISTED; s++)
     fprintf(out, "%5d  %14.4g  %15.4g\n", (int)s, r->sim->stages[s].forward_bubble * 1e3,

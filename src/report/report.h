@@ -1,11 +1,12 @@
 /* Where time and memory of a run went, rank by rank, from its trace.h5 and plan.h5. Serial.
  *
  * A step lasts from its start (or the first compute node, where a rank began earlier) to the end of the last rank's last
- * node. What a rank does in it is cut into four parts that sum to the step by construction. A rank's compute nodes are busy;
- * each idle time before one of them, and the one after the last, is cut in three:
+ * node. What a rank does in it is cut into five parts that sum to the step by construction. A rank's compute nodes are busy;
+ * each idle time before one of them, and the one after the last, is cut in four:
  *   bubble  until what the next node needs of another rank has been made (before an update: the last pass of any rank, when
  *           the gradient norm stands before it; at the end of the step: the last compute node of any rank)
  *   wait    from then until the message with it has arrived, or this rank's own send that holds the node up has ended
+ *   offload from then until the block of activations that holds the node up has left or come back
  *   other   the rest
  */
 #ifndef PENSTOCK_REPORT_REPORT_H
@@ -17,12 +18,16 @@
 #include "plan/plan.h"
 #include "store/comparison.h"
 
-/* X(name, title, meaning): the parts of a step. */
-#define REPORT_PARTS(X)                                                                                                \
+/* X(name, title, meaning): the parts of a step. Tables of text have those that came later as their last columns: scripts
+ * count columns. */
+#define REPORT_FIRST_PARTS(X)                                                                                          \
   X(busy, "busy", "forward, recompute, backward and update passes")                                                    \
   X(bubble, "bubble", "idle because what the next pass needs was not made yet on another rank")                        \
   X(wait, "wait", "idle because a message with it was under way (send and receive)")                                   \
   X(other, "other", "the gradient norm, and what the program itself does between passes")
+#define REPORT_LATER_PARTS(X)                                                                                          \
+  X(offload, "offload", "idle until a block of activations that it needs was back, or one that had to leave was gone")
+#define REPORT_PARTS(X) REPORT_FIRST_PARTS(X) REPORT_LATER_PARTS(X)
 
 /* X(id, text): what a node waited for that was not its data. */
 #define REPORT_CAUSES(X)                                                                                               \

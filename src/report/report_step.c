@@ -194,16 +194,18 @@ static void add_gap(const struct step_view *v, struct report *report, struct rep
   double made = clamp(need.made, from, node->start_s), there = clamp(need.there, made, node->start_s), free = there;
   const struct node_row *send = find_ending(v, node->rank, is_send, there, node->start_s);
   if (send && !need.is_norm) free = send->end_s;
-  double begin = 0;
+  double begin = 0, gone = free;
   const struct node_row *block = need.is_norm ? NULL : find_block(v, node, free, &begin);
   if (block) {
+    gone = clamp(block->end_s, free, node->start_s);
     double exposed = block->end_s - clamp(begin, from, block->end_s);
     sum->block_exposed += exposed;
     if (block->stage >= 0) report->stages[block->stage].exposed += exposed;
   }
   sum->bubble += made - from;
   sum->wait += free - made;
-  sum->other += node->start_s - free;
+  sum->offload += gone - free;
+  sum->other += node->start_s - gone;
   if (need.is_norm) return;
   note_late(report, v, node, block ? REPORT_BLOCK : send ? REPORT_SEND : REPORT_START, node->start_s - there);
   note_late(report, v, node, REPORT_MESSAGE, clamp(need.moving, made, there) - made);

@@ -50,7 +50,7 @@ static void write_head(struct svg *svg, double height, bool standalone) {
         "width:1.5}."
         "level,.limit,.grid,.bar{vector-effect:non-scaling-stroke}."
         "grid{stroke:#bbb;stroke-width:.5;fill:none}"
-        ".busy{fill:#4c86c6}.bubble{fill:#d8d8d8}.wait{fill:#e07050}.other{fill:#777}</style>\n",
+        ".busy{fill:#4c86c6}.bubble{fill:#d8d8d8}.wait{fill:#e07050}.other{fill:#777}.offload{fill:#b07cc6}</style>\n",
         out);
   if (standalone) fprintf(out, "<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n", width, height);
 }

@@ -40,21 +40,26 @@ static void print_bytes(FILE *out, int64_t bytes, const char *unknown) {
 static void print_ranks(FILE *out, const struct report *r) {
   fprintf(out, "rank");
 #define X(name, title, ...) fprintf(out, "  %9s     %%", title);
-  REPORT_PARTS(X)
+  REPORT_FIRST_PARTS(X)
+  fprintf(out, "        peak       limit");
+  REPORT_LATER_PARTS(X)
 #undef X
-  fprintf(out, "        peak       limit\n    ");
+  fprintf(out, "\n    ");
 #define X(name, ...) fprintf(out, "  %9s      ", "ms");
-  REPORT_PARTS(X)
+  REPORT_FIRST_PARTS(X)
+  fprintf(out, "         MiB         MiB");
+  REPORT_LATER_PARTS(X)
 #undef X
-  fprintf(out, "         MiB         MiB\n");
+  fputc('\n', out);
   for (int32_t i = 0; i < r->n_ranks; i++) {
     const struct report_rank *rank = &r->ranks[i];
     fprintf(out, "%4d", rank->rank);
 #define X(name, ...) print_part(out, rank->name, r->step_seconds);
-    REPORT_PARTS(X)
-#undef X
+    REPORT_FIRST_PARTS(X)
     print_bytes(out, rank->peak_bytes, "?");
     print_bytes(out, rank->limit_bytes, "none");
+    REPORT_LATER_PARTS(X)
+#undef X
     fputc('\n', out);
   }
 }
@@ -126,7 +131,7 @@ static void print_blocks(FILE *out, const struct report *r) {
 }
 
 static void print_meaning(FILE *out, const struct report *r) {
-  fprintf(out, "\nmeans over the steps; the four parts of a rank sum to the step\n");
+  fprintf(out, "\nmeans over the steps; the parts of a rank sum to the step\n");
 #define X(name, title, meaning) fprintf(out, "  %-7s %s\n", title, meaning);
   REPORT_PARTS(X)
 #undef X

@@ -30,7 +30,8 @@ struct sim_idle {
   double drain;   /* after its last pass, until the norm is there, and after its last node */
   double data;    /* between: what the next node needs was not made yet */
   double message; /* between: it was under way, or behind another message */
-  double other;   /* between: a send, a copy, or memory had to come first */
+  double other;   /* between: a send, or memory had to come first */
+  double offload; /* between: a block of activations had to leave or come back first */
 };
 
 struct sim_rank {

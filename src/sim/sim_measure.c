@@ -21,16 +21,16 @@ static double find_made(const struct dag *dag, const struct sim_result *r, int32
   return found ? made : r->start[send];
 }
 
-/* Splits the idle time before a compute node by what ended last before it. Until its data was made it waited for that, from
- * then on for its message, under way or behind another. The norm waits for the last pass of all ranks. */
-static void add_gap(const struct dag *dag, const struct sim_result *r, int32_t v, double from, struct sim_idle *idle) {
-  double gap = r->start[v] - from;
-  int32_t u = r->binder[v];
+/* Adds the idle time from..until, which the end of node u closes (-1: none). Until the data was made it was waited for, from
+ * then on its message, under way or behind another. The norm waits for the last pass of all ranks. */
+static void add_wait(const struct dag *dag, const struct sim_result *r, int32_t u, double from, double until,
+                     struct sim_idle *idle) {
+  double gap = until - from;
   enum stream stream = u < 0 ? STREAM_COMPUTE : (enum stream)dag->nodes[u].stream;
   if (u >= 0 && dag->nodes[u].kind == NODE_N) {
     idle->drain += gap;
   } else if (stream == STREAM_RECEIVE) {
-    double made = find_made(dag, r, dag->match[u]), message = r->start[v] - (made > from ? made : from);
+    double made = find_made(dag, r, dag->match[u]), message = until - (made > from ? made : from);
     idle->message += message;
     idle->data += gap - message;
   } else if (stream == STREAM_COMPUTE) {
@@ -38,6 +38,30 @@ static void add_gap(const struct dag *dag, const struct sim_result *r, int32_t v
   } else {
     idle->other += gap;
   }
+}
+
+/* What a compute node needs beside blocks of activations, as it ended last; -1: none. */
+static int32_t find_last_need(const struct dag *dag, const struct sim_result *r, int32_t v) {
+  int32_t last = -1;
+  for (int64_t e = dag->in_offset[v]; e < dag->in_offset[v + 1]; e++) {
+    int32_t u = dag->edge_from[e];
+    if (dag->nodes[u].stream < STREAM_COPY_OUT && (last < 0 || r->end[u] > r->end[last])) last = u;
+  }
+  return last;
+}
+
+/* Splits the idle time before a compute node by what ended last before it. Where that is a block's way, only the time that
+ * the rest of its needs leaves is the block's. */
+static void add_gap(const struct dag *dag, const struct sim_result *r, int32_t v, double from, struct sim_idle *idle) {
+  int32_t u = r->binder[v];
+  if (u < 0 || dag->nodes[u].stream < STREAM_COPY_OUT) {
+    add_wait(dag, r, u, from, r->start[v], idle);
+    return;
+  }
+  int32_t need = find_last_need(dag, r, v);
+  double ready = need >= 0 && r->end[need] > from ? r->end[need] : from;
+  if (ready > from) add_wait(dag, r, need, from, ready, idle);
+  idle->offload += r->start[v] - ready;
 }
 
 /* Idle directly before the consumer of a message, inside the message's own time. */
