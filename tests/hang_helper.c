@@ -3,6 +3,7 @@
  * SECONDS is the hang timeout (10). Each step passes a message round the ring of ranks; in step 5 the case happens, on
  * RANK (2) or on all ranks. Without a case the job ends well. MARK only makes the processes known to who started them. */
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -76,6 +77,14 @@ static void deadlock(struct job *job) {
   comm_wait(job->comm, &receive, "the gradient of micro-batch 3");
 }
 
+/* What is waited for takes more words than there is room for. */
+static void deadlock_wordy(struct job *job) {
+  char byte, what[400] = "the gradient";
+  for (size_t n = strlen(what); n + 24 < sizeof what; n = strlen(what)) strcat(what, " of which there are many");
+  struct comm_request *receive = comm_receive_begin(job->comm, (job->rank + 1) % job->size, 9, &byte, 1);
+  comm_wait(job->comm, &receive, what);
+}
+
 /* All ranks send before they receive: fine where messages are buffered. */
 static void send_first(struct job *job, bool synchronous) {
   char out = 1, in = 0;
@@ -126,6 +135,7 @@ static const struct {
     {"deaf", work_deaf, false},
     {"check", fail_check, false},
     {"deadlock", deadlock, true},
+    {"wordy", deadlock_wordy, true},
     {"shorter", send_shorter, true},
     {"longer", send_longer, true},
     {"lost", send_lost, false},

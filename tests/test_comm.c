@@ -225,7 +225,7 @@ static void test_idle(struct comm *comm) {
     if (way == 1 && receive) comm_wait(comm, &receive, "a test message");
     for (int64_t i = 0; way == 2 && receive && !comm_test(&receive); i++) {
       comm_poll(comm);
-      comm_back_off(comm, i, "a test message");
+      comm_back_off(comm, -1, i, "a test message");
     }
     used = get_cpu_seconds() - used;
     double waited = clock_now() - start;

@@ -77,6 +77,9 @@ check [ "$(grep -c '^ *[0-9] |' out)" = 4 ] || fail "the picture has not four ra
 check [ -s RUN/plan.h5 ] || fail "no RUN/plan.h5"
 cp RUN/plan.h5 first.h5
 
+says '^written: RUN/report.html$'
+check [ "$(grep -cE '<rect class="bar [FB]' RUN/report.html)" = 64 ] || fail "not 64 passes in RUN/report.html"
+
 run 0 plan deck.yml --json
 is_silent err
 gives planner '"1f1b"'
@@ -301,6 +304,42 @@ grep -v sequence_length deck.yml > short.yml
 refuse "'data.sequence_length'.* is missing; a plan needs it" short.yml
 sed '/^model:/,/^data:/{/^data:/!d;}' deck.yml > modelless.yml
 refuse 'the deck names no model' modelless.yml
+
+# ---- a folder in which a run is, or was: nothing of it is replaced; one that holds a plan alone is planned anew ----
+run 0 plan deck.yml -D run.folder=KEPT
+cp KEPT/plan.h5 kept.h5
+echo 'the page of the run' > KEPT/report.html
+refuse_kept() { # WANTED: for the folder as it is
+  run 2 plan deck.yml -D run.folder=KEPT -D pipeline.planner=gpipe
+  warns "$1"
+  warns 'run.folder'
+  is_silent out
+  check cmp -s kept.h5 KEPT/plan.h5 || fail "$last: the plan is another"
+  check [ "$(cat KEPT/report.html)" = 'the page of the run' ] || fail "$last: the page is another"
+}
+echo 'DONE' > KEPT/STATUS
+refuse_kept 'KEPT holds a run \(DONE\): its plan.h5 would be replaced'
+run 0 plan deck.yml -D run.folder=KEPT --compare
+echo 'CHECKPOINTED step 7' > KEPT/STATUS
+refuse_kept 'KEPT holds a run \(CHECKPOINTED step 7\)'
+rm KEPT/STATUS
+for file in metrics.csv trace.h5 checkpoints/index.txt; do
+  mkdir -p KEPT/checkpoints && : > KEPT/$file
+  refuse_kept 'KEPT holds a run'
+  rm KEPT/$file
+done
+echo "host $(hostname) pid $$ started $(awk '{ print $22 }' /proc/$$/stat) boot $(cat /proc/sys/kernel/random/boot_id) job - restart 0" > KEPT/.lock.1
+refuse_kept 'another job runs in KEPT: process [0-9]+ on host'
+sed -i 's/pid [0-9]* started [0-9]*/pid 999999999 started 1/' KEPT/.lock.1
+run 0 plan deck.yml -D run.folder=KEPT -D pipeline.planner=gpipe
+check cmp -s kept.h5 KEPT/plan.h5 && fail "$last: the plan is the old one"
+: > KEPT/manifest.txt && echo step > KEPT/metrics.csv
+for file in KEPT/metrics.csv KEPT/plan.h5 KEPT/manifest.txt; do
+  cp $file before
+  run 2 plan deck.yml --export $file
+  warns "--export $file: it is there and holds what a run or a plan left"
+  check cmp -s before $file || fail "$last: $file is another"
+done
 
 # ---- without pipeline.stages, and inside a job of any size, the deck alone says how many ranks ----
 run 0 plan deck.yml --json -D run.folder=R1 -D 'data.global_batch=1000'

@@ -94,6 +94,15 @@ run 2 report PLAN --step 3
 warns 'plan of one step'
 run 2 report PLAN --svg none/a.svg
 warns 'none/a.svg cannot be written'
+cp PLAN/plan.h5 before.h5
+for option in svg chrome csv; do
+  run 2 report PLAN --$option PLAN/plan.h5
+  warns "^penstock: error: --$option PLAN/plan.h5: it is there and holds what a run or a plan left"
+done
+check cmp -s before.h5 PLAN/plan.h5 || fail "$last: the plan is another"
+: > PLAN/manifest.txt && echo step > PLAN/metrics.csv
+run 2 report PLAN/plan.h5 --csv PLAN/metrics.csv
+check [ "$(cat PLAN/metrics.csv)" = step ] || fail "$last: metrics.csv is another"
 
 [ $failures = 0 ] || echo "$failures of $checks checks failed"
 [ $failures = 0 ] && [ $checks -gt 25 ]

@@ -38,7 +38,9 @@ send STOP silent 1
 wait_end
 says_once '^penstock: error: '
 says "error: rank 1 \(.+\) gives no answer, last seen in step [0-9]+, .*its process is stopped"
-says "rank 0 \(.+\) in step [0-9]+, .*: waits for "
+for rank in 0 2; do # a sentence each: who waits for whom, for what, for how long
+  says "^  rank $rank \([^ ]+\) in step [0-9]+, [^:]+: waits for (rank [0-9]: the message [A-Z]+ stage|all ranks|the gradient norm)[^:]*, for [0-9]+ s$"
+done
 status_is silent "FAILED rank 1 \(.+\) gives no answer.*"
 check "$helper" trace silent/trace.h5 > trace || fail "the trace is gone: $(cat trace)"
 

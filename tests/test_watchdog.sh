@@ -48,7 +48,7 @@ says_once() { [ "$(grep -c 'penstock: error:' "$output")" = 1 ] || fail "not one
 names_rank() {
   says_once
   has "error: rank $1 \(.+\) gives no answer, last seen in step 5, B stage $1 micro-batch 2$2 \(no progress"
-  has "rank $((($1 + 1) % 4)) \(.+\) in step 5, B stage $((($1 + 1) % 4)) micro-batch 2: waits for rank $1: the ring's message"
+  has "rank $((($1 + 1) % 4)) \(.+\) in step 5, B stage $((($1 + 1) % 4)) micro-batch 2: waits for rank $1: the ring's message( to go out)?, for [0-9]+ s"
   [ "$(grep -c 'hook in time: rank' "$output")" = 3 ] || fail "not three hooks in time"
 }
 
@@ -78,7 +78,13 @@ unset MPIR_CVAR_ODD_EVEN_CLIQUES
 job "all wait for each other" "" deadlock
 says_once
 has "error: all ranks wait for each other"
-has "rank 1 \(.+\) in step 5, B stage 1 micro-batch 2: waits for rank 2: the gradient of micro-batch 3"
+has "rank 1 \(.+\) in step 5, B stage 1 micro-batch 2: waits for rank 2: the gradient of micro-batch 3, for [0-9]+ s$"
+ends_badly
+
+job "all wait for what takes many words" "" wordy
+says_once
+has "rank 3 \(.+\) in step 5, B stage 3 micro-batch 2: waits for rank 0: the gradient( of which there are many)+( [a-z]+)* \.\.\., for [0-9]+ s$"
+has_not "[^ ]\.\.\."
 ends_badly
 
 job "all send one byte before they receive, buffered" "" buffered

@@ -16,7 +16,9 @@
 #include "input/deck.h"
 #include "plan/plan_csv.h"
 #include "report/plan_report.h"
+#include "report/report.h"
 #include "store/disk.h"
+#include "store/rundir.h"
 
 /* A deck made ready for planning. */
 struct plan_job {
@@ -119,7 +121,8 @@ static struct plan_report make_report(const struct plan_job *job, const struct p
 /* ---- one plan ---- */
 
 static int write_plan(const struct plan_job *job, const struct prediction *prediction, const char *path) {
-  int status = disk_make_folder(job->params.run.folder);
+  int status = rundir_check_free(job->params.run.folder, "its plan.h5"); /* again: planning may have taken long */
+  if (!status) status = disk_make_folder(job->params.run.folder);
   if (status) return status;
   char *deck = params_format_used(&job->params, path);
   status = predict_write(prediction, job->model, job->cost, path, deck, job->json);
@@ -139,10 +142,23 @@ static int write_export(const struct plan *plan, const char *path) {
   return status;
 }
 
+/* The plan as a picture. The plan is what was asked for: without its page it is still there. */
+static int write_page(const struct plan_job *job, const char *path, bool json) {
+  const char *folder = job->params.run.folder;
+  if (report_save_html(folder, path, NULL, 0)) {
+    log_warn("%s; there is no picture of the plan", error_text());
+    error_clear();
+    return STATUS_OK;
+  }
+  return json ? STATUS_OK : print_text(mem_format("written: %s/report.html\n", folder));
+}
+
 static int plan_one(struct plan_job *job, bool json, const char *csv) {
   struct prediction prediction;
   const char *planner = params_get_choice(&job->params, PARAM_pipeline_planner);
-  int status = predict_request(planner, &job->request.plan, job->cost, &prediction);
+  int status = rundir_check_free(job->params.run.folder, "its plan.h5");
+  if (!status && csv) status = rundir_check_output("--export", csv);
+  if (!status) status = predict_request(planner, &job->request.plan, job->cost, &prediction);
   if (status) return status;
   char *path = mem_format("%s/plan.h5", job->params.run.folder);
   struct plan_report report = make_report(job, &prediction);
@@ -151,6 +167,7 @@ static int plan_one(struct plan_job *job, bool json, const char *csv) {
   if (!status) status = write_export(prediction.plan, csv);
   if (!status) status = print_text(json ? plan_report_format_json(&report, NULL, 0) : plan_report_format(&report));
   if (!status && !json) status = print_text(mem_format("\nwritten: %s%s%s\n", path, csv ? ", " : "", csv ? csv : ""));
+  if (!status) status = write_page(job, path, json);
   mem_free(path);
   predict_fini(&prediction);
   return status;

@@ -15,6 +15,7 @@
 #include "report/picture.h"
 #include "report/report.h"
 #include "store/disk.h"
+#include "store/rundir.h"
 
 struct report_options {
   int64_t steps, step; /* 0: not given */
@@ -52,6 +53,14 @@ static int write_file(const char *path, const struct picture *picture, void (*wr
   int64_t bytes = ftell(out);
   if (fclose(out) && !failed) failed = true, error = errno;
   return failed ? disk_raise_write(path, error, bytes > 0 ? bytes : 0) : STATUS_OK;
+}
+
+/* Before anything is read: the files that are asked for must not be those that a run or a plan left. */
+static int check_outputs(const struct report_options *options) {
+  int status = options->svg ? rundir_check_output("--svg", options->svg) : STATUS_OK;
+  if (!status && options->chrome) status = rundir_check_output("--chrome", options->chrome);
+  if (!status && options->csv) status = rundir_check_output("--csv", options->csv);
+  return status;
 }
 
 static int write_files(const struct report_options *options, const struct picture *picture) {
@@ -146,7 +155,8 @@ int cmd_report(int argc, char **argv) {
   if (status || done) return status;
   if (argc != 2)
     return error_raise(STATUS_MISTAKE, "report takes one run folder or plan: penstock report RUN, or RUN/plan.h5");
-  status = parse_number("--steps", "a number of steps", steps, &options.steps);
+  status = check_outputs(&options);
+  if (!status) status = parse_number("--steps", "a number of steps", steps, &options.steps);
   if (!status) status = parse_number("--step", "a step", step, &options.step);
   return status ? status : report_path(argv[1], &options);
 }

@@ -58,14 +58,15 @@ struct comm_request *comm_receive_begin(struct comm *comm, int peer, int tag, vo
 /* True when complete; then the request is freed and *request is NULL. Never blocks. A message of another size than asked
  * for ends the job with a message that names both. */
 bool comm_test(struct comm_request **request);
-/* Waits; `what` describes it for the watchdog. */
+/* Waits. `what` is what is waited for, for the watchdog's sentence "rank 1 ...: waits for rank 2: WHAT, for 8 s": a noun with
+ * its article and no verb of waiting. */
 void comm_wait(struct comm *comm, struct comm_request **request, const char *what);
 /* Lets messages move and answers the watchdog of others; call it often during long work. Cheap. */
 void comm_poll(struct comm *comm);
 /* One round of waiting: `fruitless` counts the rounds without any progress so far (0 begins a wait; so does a request
  * completed by comm_test); sleeps accordingly. When nothing moves on any rank for the hang timeout, or a rank is silent,
- * the watchdog ends the job. `what` describes the wait for it. */
-void comm_back_off(struct comm *comm, int64_t fruitless, const char *what);
+ * the watchdog ends the job. `what` as in comm_wait; peer: the rank that it is waited of, -1: not one. */
+void comm_back_off(struct comm *comm, int peer, int64_t fruitless, const char *what);
 
 /* ---- collective ---- */
 void comm_barrier_all(struct comm *comm);

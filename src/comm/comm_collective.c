@@ -1,4 +1,5 @@
 /* Collectives: non-blocking MPI under our own waiting, since blocking MPI calls keep a core busy. */
+#include <stdio.h>
 #include <string.h>
 
 #include <mpi.h>
@@ -14,11 +15,13 @@ void comm_barrier_all(struct comm *comm) {
 }
 
 void comm_broadcast_all(struct comm *comm, int root, void *data, int64_t bytes) {
+  char what[48];
+  snprintf(what, sizeof what, comm->rank == root ? "all ranks in a broadcast" : "a broadcast from rank %d", root);
   for (int64_t done = 0; done < bytes;) {
     int64_t count = bytes - done < comm->piece_bytes ? bytes - done : comm->piece_bytes;
     MPI_Request request;
     COMM_MPI(MPI_Ibcast((char *)data + done, (int)count, MPI_BYTE, root, comm->group, &request));
-    comm_finish(comm, &request, "a broadcast");
+    comm_finish(comm, &request, what);
     done += count;
   }
 }
@@ -30,7 +33,7 @@ static bool exchange_sizes(struct comm *comm, int root, int64_t bytes, bool want
   int64_t *all = MEM_NEW(int64_t, 2 * comm->size);
   MPI_Request request;
   COMM_MPI(MPI_Iallgather(own, 2, MPI_INT64_T, all, 2, MPI_INT64_T, comm->group, &request));
-  comm_finish(comm, &request, "the sizes of a gather");
+  comm_finish(comm, &request, "all ranks in a gather");
   offsets[0] = 0;
   for (int r = 0; r < comm->size; r++) offsets[r + 1] = offsets[r] + all[2 * r];
   bool any = all[2 * (root < 0 ? comm->rank : root) + 1];
@@ -60,14 +63,14 @@ void comm_gather_all(struct comm *comm, const void *data, int64_t bytes, void *o
   MPI_Request request;
   COMM_MPI(
       MPI_Iallgatherv(data, (int)bytes, MPI_BYTE, out, counts, counts + comm->size, MPI_BYTE, comm->group, &request));
-  comm_finish(comm, &request, "a gather");
+  comm_finish(comm, &request, "all ranks in a gather");
   mem_free(counts);
 }
 
 /* Parts too large for one MPI call go as messages. */
 static void gather_by_messages(struct comm *comm, int root, const void *data, int64_t bytes, char *out,
                                const int64_t *offsets) {
-  const char *what = "a gather of large parts";
+  const char *what = "the parts of a gather";
   if (comm->rank != root) {
     struct comm_request *send = comm_post(comm, comm->group, COMM_SEND, root, 0, (void *)(uintptr_t)data, bytes);
     comm_wait(comm, &send, what);
@@ -95,7 +98,7 @@ void comm_gather_root_all(struct comm *comm, int root, const void *data, int64_t
       MPI_Request request;
       COMM_MPI(MPI_Igatherv(data, (int)bytes, MPI_BYTE, out, counts, counts + comm->size, MPI_BYTE, root, comm->group,
                             &request));
-      comm_finish(comm, &request, "a gather on one rank");
+      comm_finish(comm, &request, "all ranks in a gather on one rank");
       mem_free(counts);
     }
   }
@@ -116,7 +119,7 @@ int comm_agree_all(struct comm *comm, int status) {
   int *statuses = MEM_NEW(int, comm->size);
   MPI_Request request;
   COMM_MPI(MPI_Iallgather(&status, 1, MPI_INT, statuses, 1, MPI_INT, comm->group, &request));
-  comm_finish(comm, &request, "the agreement of all ranks");
+  comm_finish(comm, &request, "all ranks to agree");
   int root = choose_failure(statuses, comm->size);
   int agreed = root < 0 ? STATUS_OK : statuses[root];
   mem_free(statuses);

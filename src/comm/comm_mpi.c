@@ -190,7 +190,9 @@ static void wait_round(struct comm *comm, int64_t fruitless, int peer, const cha
   clock_sleep(sleep < SLEEP_SHORTEST ? SLEEP_SHORTEST : sleep > SLEEP_LONGEST ? SLEEP_LONGEST : sleep);
 }
 
-void comm_back_off(struct comm *comm, int64_t fruitless, const char *what) { wait_round(comm, fruitless, -1, what); }
+void comm_back_off(struct comm *comm, int peer, int64_t fruitless, const char *what) {
+  wait_round(comm, fruitless, peer, what);
+}
 
 void comm_wait(struct comm *comm, struct comm_request **request, const char *what) {
   for (int64_t fruitless = 0; !comm_test(request); fruitless++) wait_round(comm, fruitless, (*request)->peer, what);

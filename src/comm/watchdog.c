@@ -38,7 +38,7 @@
 #define GRACE_SECONDS 2.0 /* for the others' hooks, before the job is ended */
 #define LEAVE_SECONDS 5.0 /* of a rank that was told the verdict, should nobody end it */
 
-enum { TEXT_BYTES = 4096, HEADLINE_BYTES = 512, LISTED_RANKS = 16 };
+enum { TEXT_BYTES = 4096, HEADLINE_BYTES = 1024, SENTENCE_BYTES = 512, SILENT_LISTED = 4 };
 
 enum notice { NOTICE_ASK = 1, NOTICE_ANSWER, NOTICE_VERDICT, NOTICE_SAID, NOTICE_DONE };
 
@@ -50,7 +50,7 @@ struct place {
   uint64_t pid_space; /* pids mean the same in processes with the same number here */
   double waited;      /* seconds without progress in a wait */
   int32_t peer;       /* waited for, -1: not one rank */
-  char node[64], what[96];
+  char node[64], what[160];
 };
 
 struct answer {
@@ -87,10 +87,17 @@ static _Noreturn void follow_verdict(struct comm *comm, int asker);
 
 /* ---- the shared places ---- */
 
+/* What is too long ends after a whole word, with dots. */
 static void copy_text(char *to, size_t bytes, const char *from) {
-  size_t n = strnlen(from, bytes - 1);
+  static const char dots[] = " ...";
+  size_t n = strnlen(from, bytes);
+  bool cut = n == bytes;
+  if (cut) {
+    n = bytes - sizeof dots;
+    while (n > 0 && from[n] != ' ') n--;
+  }
   memcpy(to, from, n);
-  to[n] = '\0';
+  memcpy(to + n, cut ? dots : "", cut ? sizeof dots : 1);
 }
 
 void watchdog_open_all(struct comm *comm) {
@@ -277,6 +284,7 @@ static void describe_silent(const struct comm *comm, int rank, char *text, size_
   append(text, bytes, "%s", get_process_state(comm, rank, &place));
 }
 
+/* One sentence: who waits for whom, for what, for how long. */
 static void describe_waiting(const struct comm *comm, int rank, char *text, size_t bytes) {
   const struct watchdog *dog = comm->watchdog;
   const struct place *place = rank == comm->rank ? dog->place : &dog->peers[rank].incoming.own;
@@ -284,32 +292,44 @@ static void describe_waiting(const struct comm *comm, int rank, char *text, size
   describe_place(text, bytes, place);
   append(text, bytes, ": waits for ");
   if (place->peer >= 0) append(text, bytes, "rank %d: ", place->peer);
-  append(text, bytes, "%.*s, %.0f s", (int)sizeof place->what, place->what[0] ? place->what : "what comes next",
+  append(text, bytes, "%.*s, for %.0f s", (int)sizeof place->what, place->what[0] ? place->what : "what comes next",
          place->waited);
+}
+
+/* Adds a rank's sentence where the ranks before have theirs, whole or not at all; true when it is there. */
+static bool list_waiting(const struct comm *comm, int rank, bool all_listed, struct verdict *verdict) {
+  enum { LAST_LINE = 48 };
+  char sentence[SENTENCE_BYTES] = "";
+  size_t used = strlen(verdict->text);
+  if (!all_listed) return false;
+  describe_waiting(comm, rank, sentence, sizeof sentence);
+  if (used + strlen(sentence) + LAST_LINE > sizeof verdict->text) return false;
+  append(verdict->text, sizeof verdict->text, "%s", sentence);
+  return true;
 }
 
 static void write_verdict(const struct comm *comm, struct verdict *verdict) {
   const struct watchdog *dog = comm->watchdog;
-  int n_silent = 0, n_waiting = 0;
+  int n_silent = 0, n_waiting = 0, n_listed = 0;
   memset(verdict, 0, sizeof *verdict);
   verdict->speaker = comm->rank;
   verdict->status = STATUS_FAILED;
   for (int r = 0; r < comm->size; r++) {
     if (!is_silent(comm, r)) {
       if (r < verdict->speaker) verdict->speaker = r;
-      if (++n_waiting <= LISTED_RANKS) describe_waiting(comm, r, verdict->text, sizeof verdict->text);
-    } else if (++n_silent <= LISTED_RANKS / 4) {
+      n_listed += list_waiting(comm, r, n_waiting++ == n_listed, verdict);
+    } else if (++n_silent <= SILENT_LISTED) {
       if (n_silent > 1) append(verdict->headline, sizeof verdict->headline, ", ");
       describe_silent(comm, r, verdict->headline, sizeof verdict->headline);
     }
   }
   char *headline = verdict->headline;
   size_t bytes = sizeof verdict->headline;
-  if (n_silent > LISTED_RANKS / 4) append(headline, bytes, ", and %d more", n_silent - LISTED_RANKS / 4);
+  if (n_silent > SILENT_LISTED) append(headline, bytes, ", and %d more", n_silent - SILENT_LISTED);
   if (n_silent == 0) append(headline, bytes, "all ranks wait for each other");
   append(headline, bytes, " (no progress for run.hang_timeout, %g s)", dog->timeout);
-  if (n_waiting > LISTED_RANKS)
-    append(verdict->text, sizeof verdict->text, "\n  and %d more ranks wait", n_waiting - LISTED_RANKS);
+  if (n_waiting > n_listed)
+    append(verdict->text, sizeof verdict->text, "\n  and %d more ranks wait", n_waiting - n_listed);
 }
 
 /* ---- the verdict ---- */
@@ -362,7 +382,7 @@ _Noreturn void watchdog_end_job(struct comm *comm, int status, const char *reaso
   struct verdict *verdict = MEM_NEW(struct verdict, 1);
   verdict->status = status;
   size_t n = sizeof verdict->headline - 1;
-  copy_text(verdict->headline, sizeof verdict->headline, reason);
+  snprintf(verdict->headline, sizeof verdict->headline, "%s", reason); /* the text goes on where it ends */
   if (strlen(reason) > n) copy_text(verdict->text, sizeof verdict->text, reason + n);
   /* Nobody was asked yet, so nobody is silent. */
   for (int r = 0; r < comm->size; r++) comm->watchdog->peers[r].answered_at = INFINITY;

@@ -290,30 +290,56 @@ static bool run_norm(struct exec *x) {
 
 /* ---- the loop ---- */
 
-/* What a waiting rank says to the watchdog: its next compute node and what that still lacks. */
-static void describe_wait(const struct exec *x, char *text, size_t size) {
+/* What a stream's node has not begun or ended for: the node on the stream that is under way, or else the first one before
+ * `id` that is not done. id itself where nothing before it is missing. */
+static int32_t find_missing(const struct exec *x, int32_t id) {
   const struct dag *dag = x->step->dag;
-  int32_t next = get_next(x, STREAM_COMPUTE);
-  int used = snprintf(text, size, "waiting");
-  for (int stream = STREAM_SEND; stream <= STREAM_DISK; stream++) {
-    int32_t id = x->streams[stream].active;
-    if (id < 0 || used >= (int)size) continue;
-    char name[64];
-    dag_describe_node(&dag->nodes[id], name, sizeof name);
-    if (dag->nodes[id].peer < 0)
-      used += snprintf(text + used, size - (size_t)used, " for %s", name);
-    else
-      used += snprintf(text + used, size - (size_t)used, " for rank %d (%s)", dag->nodes[id].peer, name);
+  enum stream stream = (enum stream)dag->nodes[id].stream;
+  int32_t active = stream == STREAM_COMPUTE ? -1 : x->streams[stream].active;
+  if (active >= 0) return active;
+  for (int64_t e = dag->in_offset[id]; e < dag->in_offset[id + 1]; e++) {
+    int32_t before = dag->edge_from[e] - x->first;
+    if (before >= 0 && before < x->n_nodes && !x->done[before]) return dag->edge_from[e];
   }
-  if (next < 0 || used >= (int)size) return;
-  char name[64];
-  dag_describe_node(&dag->nodes[next], name, sizeof name);
-  snprintf(text + used, size - (size_t)used, " before %s", name);
+  return id;
+}
+
+/* The node of a network stream that holds up what comes next on this rank: its next compute node, or, after the last one,
+ * whatever is left. -1: none. */
+static int32_t find_holder(const struct exec *x, int32_t next) {
+  int32_t at = next;
+  for (int stream = STREAM_SEND; at < 0 && stream <= STREAM_DISK; stream++)
+    at = x->streams[stream].active >= 0 ? x->streams[stream].active : get_next(x, (enum stream)stream);
+  for (int32_t before = -1, i = 0; at >= 0 && at != before && i < STREAM_COUNT; i++) {
+    before = at;
+    at = find_missing(x, at);
+  }
+  return at == next ? -1 : at;
+}
+
+/* What a waiting rank says to the watchdog, as comm_wait asks for it; returns the rank that it is waited of, or -1. */
+static int describe_wait(const struct exec *x, char *text, size_t size) {
+  int32_t next = get_next(x, STREAM_COMPUTE), holder = find_holder(x, next);
+  char name[64], user[64] = "";
+  if (next >= 0) dag_describe_node(&x->step->dag->nodes[next], user, sizeof user);
+  if (holder < 0) {
+    snprintf(text, size, "memory or time for %s", next >= 0 ? user : "the end of the step");
+    return -1;
+  }
+  struct dag_node node = x->step->dag->nodes[holder];
+  bool sends = dag_is_send(&node);
+  int peer = node.peer;
+  node.peer = -1; /* the sentence names it */
+  dag_describe_node(&node, name, sizeof name);
+  snprintf(text, size, "%s %s%s%s%s", peer < 0 ? "the node" : "the message", name,
+           peer >= 0 && sends ? " to be received" : "", *user ? ", before " : "", user);
+  return peer;
 }
 
 static int run_nodes(struct exec *x) {
   int64_t fruitless = 0;
-  char what[256] = "";
+  char what[160] = "";
+  int peer = -1;
   x->status = open_next(x);
   while (!x->status && x->n_done < x->n_nodes) {
     bool moved = exec_advance_network(x);
@@ -326,15 +352,15 @@ static int run_nodes(struct exec *x) {
     }
     fruitless = moved ? 0 : fruitless + 1;
     if (moved) continue;
-    if (fruitless % 64 == 1) describe_wait(x, what, sizeof what);
-    x->way->wait(x, fruitless, what);
+    if (fruitless % 64 == 1) peer = describe_wait(x, what, sizeof what);
+    x->way->wait(x, peer, fruitless, what);
   }
   if (!x->status && x->last_compute >= 0) exec_free_buffers(x, x->last_compute);
   return x->status;
 }
 
-static void back_off(struct exec *x, int64_t fruitless, const char *what) {
-  comm_back_off(x->step->comm, fruitless, what);
+static void back_off(struct exec *x, int peer, int64_t fruitless, const char *what) {
+  comm_back_off(x->step->comm, peer, fruitless, what);
 }
 
 static void open_work(struct exec *x) { (void)x; }

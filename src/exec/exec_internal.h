@@ -27,8 +27,9 @@ struct exec_way {
   void (*begin_message)(struct exec *x, struct exec_stream *s, int32_t id);
   bool (*test_message)(struct exec *x, struct exec_stream *s); /* true: s->active is complete */
   void (*compute)(struct exec *x, int32_t id);
-  void (*norm)(struct exec *x, int32_t id);                          /* collective */
-  void (*wait)(struct exec *x, int64_t fruitless, const char *what); /* a round of waiting, as comm_back_off */
+  void (*norm)(struct exec *x, int32_t id); /* collective */
+  /* A round of waiting, as comm_back_off. */
+  void (*wait)(struct exec *x, int peer, int64_t fruitless, const char *what);
 };
 extern const struct exec_way exec_way_timed;
 

@@ -125,14 +125,14 @@ static double get_nap(const struct exec *x) {
   return fmin(fmax(seconds / 4, NAP_SHORTEST), NAP_LONGEST);
 }
 
-static void wait_timed(struct exec *x, int64_t fruitless, const char *what) {
+static void wait_timed(struct exec *x, int peer, int64_t fruitless, const char *what) {
   double look = find_look(x), at = now(x->timed);
   if (is_stopped(x)) return;
   if (isfinite(look) && look > at) {
     while (now(x->timed) < look && !is_stopped(x)) sleep_slice(x, look);
   } else {
     clock_sleep_until(x->timed->origin + at + get_nap(x));
-    comm_back_off(x->step->comm, fruitless, what);
+    comm_back_off(x->step->comm, peer, fruitless, what);
   }
 }
 
@@ -284,12 +284,12 @@ static struct meeting meet_at_hub(struct exec *x, int32_t id, struct meeting min
   for (int r = 1; r < size; r++) requests[r] = comm_receive_begin(comm, r, tag, &all[r], sizeof *all);
   sleep_idle(x, x->step->expected[id - x->first].end - mine.seconds);
   for (int r = 1; r < size; r++) {
-    comm_wait(comm, &requests[r], "the norm");
+    comm_wait(comm, &requests[r], "the gradient norm");
     mine.ready = fmax(mine.ready, all[r].ready);
     mine.seconds = fmax(mine.seconds, all[r].seconds);
   }
   for (int r = 1; r < size; r++) requests[r] = comm_send_begin(comm, r, tag, &mine, sizeof mine);
-  for (int r = 1; r < size; r++) comm_wait(comm, &requests[r], "the norm");
+  for (int r = 1; r < size; r++) comm_wait(comm, &requests[r], "the gradient norm");
   mem_free(all);
   mem_free(requests);
   return mine;
@@ -303,8 +303,8 @@ static struct meeting meet_hub(struct exec *x, int32_t id, struct meeting mine) 
   struct comm_request *receive = comm_receive_begin(comm, 0, tag, &met, sizeof met);
   struct comm_request *send = comm_send_begin(comm, 0, tag, &mine, sizeof mine);
   sleep_idle(x, fmax(end, end - mine.seconds + MEETING_SECONDS));
-  comm_wait(comm, &send, "the norm");
-  comm_wait(comm, &receive, "the norm");
+  comm_wait(comm, &send, "the gradient norm");
+  comm_wait(comm, &receive, "the gradient norm");
   return met;
 }
 

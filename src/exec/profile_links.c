@@ -68,7 +68,7 @@ static double exchange(struct line *line, int64_t bytes) {
     if (moved)
       fruitless = -1;
     else
-      comm_back_off(comm, fruitless, "measuring messages");
+      comm_back_off(comm, -1, fruitless, "the messages that are measured");
   }
   return end - start;
 }

@@ -27,6 +27,12 @@ bool rundir_take_stop(struct rundir *dir);
 /* Writes folder/STATUS ("DONE", "CHECKPOINTED step 12", "FAILED reason", made one line) atomically: temporary name, sync,
  * rename. By any rank; of several at once one stands. */
 int rundir_write_status(const char *folder, const char *text);
+/* For commands that write into a folder that may be a run's (rundir_find.c): STATUS_MISTAKE when a job runs in it, or a run
+ * has left results there (a good STATUS, metrics, a trace, checkpoints). what: the file that would be replaced. */
+int rundir_check_free(const char *path, const char *what);
+/* For files that options name: STATUS_MISTAKE where `path` is there and is a run's own file, or HDF5 (a plan, a trace, a
+ * checkpoint, a profile). */
+int rundir_check_output(const char *option, const char *path);
 /* Version, configure summary, hosts, command line, start time. `text` is the body. */
 int rundir_write_manifest(struct rundir *dir, const char *text);
 

@@ -15,6 +15,8 @@ struct rundir {
 /* rundir_lock.c: takes the folder's lock; STATUS_MISTAKE names the holder. */
 int rundir_lock(struct rundir *dir);
 void rundir_unlock(struct rundir *dir);
+/* Of a folder that is there and that nobody opens: STATUS_MISTAKE as rundir_lock when a job holds its lock. */
+int rundir_check_lock(const char *path);
 /* Shows that the holder lives; call it often, it writes seldom. */
 void rundir_beat(struct rundir *dir);
 

@@ -216,6 +216,13 @@ int rundir_lock(struct rundir *dir) {
   return error_raise(STATUS_FAILED, "%s: other jobs keep taking the lock of this folder; start again", dir->path);
 }
 
+int rundir_check_lock(const char *path) {
+  struct rundir dir = {.path = (char *)(uintptr_t)path};
+  struct locks locks;
+  int status = look_around(&dir, 0, &locks);
+  return status ? status : locks.alive ? refuse(&dir, &locks) : STATUS_OK;
+}
+
 void rundir_unlock(struct rundir *dir) {
   if (!dir->lock_path) return;
   if (unlink(dir->lock_path)) log_warn("cannot remove %s: %s", dir->lock_path, strerror(errno));
