@@ -38,7 +38,7 @@ only() {
   fi
 }
 
-printf 'Hi\n\377' > "$folder/a.txt"
+printf 'Hi\n\377' > "$folder/a.txt" # its last byte is of no character, as in other encodings
 : > "$folder/empty.txt"
 printf '{"text": "x"}\n\n{"text": "", "n": 1}\n{"text": "\\u00e9"}\n' > "$folder/b.jsonl"
 inputs=(a.txt b.jsonl empty.txt)
@@ -61,6 +61,8 @@ expect 2 "document 0, position 3: token id 255 is outside the vocabulary of 200"
 
 # A JSON lines file taken as text, and text as JSON lines.
 expect 0 "1 document, 56 tokens" "$penstock" data build --format text --output "$folder/text" "$folder/b.jsonl"
+expect 0 "1 byte is of no character of UTF-8, the first at 3" "$penstock" data build --output "$folder/text" "$folder/a.txt"
+expect 0 "1 document, 56 tokens" "$penstock" data build --format text --output "$folder/text" "$folder/b.jsonl"
 expect 2 "a.txt:1: not valid JSON" "$penstock" data build --format jsonl --output "$folder/wrong" "$folder/a.txt"
 printf '{"text": "x"}\n{"body": "y"}\n' > "$folder/c.jsonl"
 inputs=(a.txt b.jsonl c.jsonl empty.txt)
@@ -72,6 +74,8 @@ expect 2 "cannot read $folder/absent" "$penstock" data build --output "$folder/o
 expect 2 "hold no text" "$penstock" data build --output "$folder/wrong" "$folder/empty.txt"
 expect 2 "needs --output" "$penstock" data build "$folder/a.txt"
 expect 2 "needs text files" "$penstock" data build --output "$folder/wrong"
+expect 2 "standard input (-) is named 2 times" "$penstock" data build --output "$folder/wrong" - -
+expect 2 "Is a directory (name the files in it)" "$penstock" data build --output "$folder/wrong" "$folder"
 expect 2 "allowed are text" "$penstock" data build --format csv --output "$folder/wrong" "$folder/a.txt"
 expect 2 "folder must exist" "$penstock" data build --output "$folder/no/where" "$folder/a.txt"
 expect 2 "data build or penstock data check" "$penstock" data make
@@ -81,7 +85,7 @@ only "${inputs[@]}" out.bin out.idx text.bin text.idx
 same "$folder/out.bin" 480069000a00ff00000178000001c300a9000001
 
 # Files may not grow beyond 64 KiB: as on a full disk, the write fails, and the older pair stands.
-head -c 100000 /dev/zero > "$folder/large.txt"
+head -c 100000 /dev/zero | tr '\0' x > "$folder/large.txt"
 limited() { (ulimit -f 64 && "$@"); }
 expect 1 "writing $folder/out.bin.tmp: File too large" limited "$penstock" data build --output "$folder/out" "$folder/large.txt"
 expect 0 "no fault; 3 documents" "$penstock" data check "$folder/out"
@@ -95,6 +99,117 @@ if [ -w /dev/full ]; then
   expect 1 "No space left on device" "$penstock" data build --output "$folder/full" "$folder/large.txt"
 fi
 only a.txt b.jsonl c.jsonl empty.txt large.bin large.idx large.txt out.bin out.idx text.bin text.idx
+
+# What files are is seen from what is in them: lines of JSON under any name, and what is no text is refused with the remedy.
+mkdir "$folder/in"
+printf '{"text": "x"}\n{"text": "yz"}\n' > "$folder/in/more.jsonl"
+two="2 documents, 5 tokens"
+for name in more.ndjson MORE.JSONL more.json more.Json noname more.txt; do
+  cp "$folder/in/more.jsonl" "$folder/in/$name"
+  expect 0 "$two" "$penstock" data build --output "$folder/in/out" "$folder/in/$name"
+done
+expect 0 "noname has lines of JSON" "$penstock" data build --output "$folder/in/out" "$folder/in/noname"
+expect 0 "$two" "$penstock" data build --output "$folder/in/out" - < "$folder/in/more.jsonl"
+expect 0 "4 documents, 10 tokens" "$penstock" data build --output "$folder/in/out" "$folder/in/more.jsonl" - < "$folder/in/more.jsonl"
+expect 0 "$two" "$penstock" data build --output "$folder/in/out" <(cat "$folder/in/more.jsonl")
+gzip -c "$folder/in/more.jsonl" > "$folder/in/more.jsonl.gz"
+for words in "" "--format text" "--format jsonl"; do
+  # shellcheck disable=SC2086
+  expect 2 "compressed with gzip, no text in UTF-8: zcat $folder/in/more.jsonl.gz | penstock data build --format jsonl" \
+    "$penstock" data build $words --output "$folder/in/out" "$folder/in/more.jsonl.gz"
+done
+expect 2 "standard input is compressed with gzip" "$penstock" data build --output "$folder/in/out" - < "$folder/in/more.jsonl.gz"
+cp "$folder/in/more.jsonl.gz" "$folder/in/it's.txt"
+expect 2 "zcat '$folder/in/it'\\''s.txt' | penstock data build --output" \
+  "$penstock" data build --output "$folder/in/out" "$folder/in/it's.txt"
+expect 0 "1 document" "$penstock" data build --format bytes --output "$folder/in/out" "$folder/in/more.jsonl.gz"
+# refuse WORDS BYTES [NAME]: a file of these bytes, as printf writes them.
+refuse() {
+  # shellcheck disable=SC2059
+  printf "$2" > "$folder/in/${3:-file}"
+  expect 2 "$1" "$penstock" data build --output "$folder/in/out" "$folder/in/${3:-file}"
+}
+refuse "compressed with zstd, no text in UTF-8: zstdcat" '\x28\xb5\x2f\xfd123456789'
+refuse "compressed with xz" '\xfd7zXZ\x00zz'
+refuse "compressed with bzip2" 'BZh91AY&SY123456789'
+refuse "a zip archive" 'PK\x03\x04123456789'
+refuse "a Parquet file" 'PAR1\x15\x04\x15'
+refuse "a PDF file" '%%PDF-1.7\n'
+refuse "text in UTF-16, no text in UTF-8: iconv -f UTF-16" '\xff\xfeh\0i\0'
+refuse "32 are zero; iconv" "$(printf 'h\\0%.0s' {1..32})"
+refuse "are of no character" "$(printf '\\xe9\\xea%.0s' {1..50})"
+refuse "more.json is a list in JSON, an object a line is needed: jq -c '.[]'" '[\n  {"text": "a"}\n]\n' more.json
+refuse "file is a list in JSON" '[{"text": "a"}]\n'
+refuse "jq -c '.[] | {text: .}'" '["a", "b"]\n' more.json
+refuse "jq -c ." '{\n  "text": "a"\n}\n' more.json
+refuse "no key 'text' (the line has 'id', 'body'); --key body" '{"id": 1, "body": "a"}\n' more.json
+expect 0 "1 document, 2 tokens" "$penstock" data build --key body --output "$folder/in/out" "$folder/in/more.json"
+seq 1 20000 > "$folder/in/half.txt"
+head -c 30000 "$penstock" >> "$folder/in/half.txt"
+expect 2 "half.txt is no text in UTF-8" "$penstock" data build --output "$folder/in/out" "$folder/in/half.txt"
+printf '\xef\xbb\xbfhi' > "$folder/in/mark.txt"
+expect 0 "1 document, 3 tokens" "$penstock" data build --output "$folder/in/out" "$folder/in/mark.txt"
+printf '[1] a note\n{so it goes}\n' > "$folder/in/prose.txt"
+expect 0 "1 document, 25 tokens" "$penstock" data build --output "$folder/in/out" "$folder/in/prose.txt"
+
+# Other keys do not matter, and what is odd in a text is read and told.
+deep=$(printf '[%.0s' {1..3000})$(printf ']%.0s' {1..3000})
+printf '\xef\xbb\xbf{"text": "x"}\n\xef\xbb\xbf{"text": "x", "a": NaN, "b": [-Infinity, 1e400]}\r\n{"text": "x", "c": "\\ud800\t\xff"}\n{"text":"x","d":%s}\n' \
+  "$deep" > "$folder/in/odd.jsonl"
+expect 0 "4 documents, 8 tokens" "$penstock" data build --output "$folder/in/out" "$folder/in/odd.jsonl"
+expect 0 "" "$penstock" data build --output "$folder/in/out" "$folder/in/odd.jsonl"
+printf '{"text": "x"}\n{"text": "\\ud83d\\ude00\\udc00\xff\\n"}\n' > "$folder/in/odd.jsonl"
+expect 0 "in 1 line, 2 the first, the text has bytes or escapes of no character" \
+  "$penstock" data build --output "$folder/in/out" "$folder/in/odd.jsonl"
+same "$folder/in/out.bin" 78000001f0009f0098008000ef00bf00bd00ef00bf00bd000a000001
+printf '{"text": "x"}\n{"text": 3}\nnothing\n[]\n{"a": "b"}\n' > "$folder/in/bad.jsonl"
+expect 2 "bad.jsonl:2: 'text' is a number, a string is needed (--skip-bad" \
+  "$penstock" data build --output "$folder/in/out" "$folder/in/bad.jsonl"
+expect 0 "4 bad lines skipped" "$penstock" data build --skip-bad --output "$folder/in/out" "$folder/in/bad.jsonl"
+expect 0 '"skipped_bad": 4' "$penstock" data build --json --skip-bad --output "$folder/in/out" "$folder/in/bad.jsonl"
+
+# Two builds of one output: the second is refused, and at every instant there is a whole pair.
+mkdir "$folder/pair"
+pair=$folder/pair/p
+mkfifo "$folder/pair/slow"
+"$penstock" data build --output "$pair" "$folder/pair/slow" > "$folder/pair/log" 2>&1 &
+exec 3> "$folder/pair/slow"
+for _ in {1..100}; do [ -e "$pair.bin.tmp" ] && break; sleep 0.05; done
+expect 2 "another build writes $pair" "$penstock" data build --output "$pair" "$folder/a.txt"
+printf 'slow text' >&3
+exec 3>&-
+wait $! || { echo "failed: the first of two builds: $(cat "$folder/pair/log")"; failures=$((failures + 1)); }
+expect 0 "1 document (0 empty, longest 10 tokens)" "$penstock" data check "$pair"
+rm "$folder/pair/slow" "$folder/pair/log"
+for i in {1..8}; do "$penstock" data build --output "$pair" "$folder/large.txt" > "$folder/in/log$i" 2>&1 & done
+wait
+[ "$(grep -l '1 document' "$folder"/in/log? | wc -l)" -gt 0 ] || { echo "failed: no build of eight"; failures=$((failures + 1)); }
+[ "$(grep -lE '1 document|another build writes' "$folder"/in/log? | wc -l)" = 8 ] ||
+  { echo "failed: one of eight builds: $(cat "$folder"/in/log?)"; failures=$((failures + 1)); }
+expect 0 "100001 tokens" "$penstock" data check "$pair"
+[ "$(cd "$folder/pair" && echo *)" = "p.bin p.idx" ] || { echo "failed: left: $folder/pair/*"; failures=$((failures + 1)); }
+
+# A kill at any instant: the old pair or the new one, and the next build clears what is left.
+for i in {1..40}; do
+  "$penstock" data build --output "$pair" "$folder/$([ $((i % 2)) = 0 ] && echo large.txt || echo a.txt)" > "$folder/in/log" 2>&1 &
+  sleep "0.00$((RANDOM % 10))"
+  kill -9 $! 2> /dev/null
+  wait $! 2> /dev/null
+  expect 0 "no fault; 1 document" "$penstock" data check "$pair"
+done
+# The instants between the renames, by hand: an index that is not in place yet belongs to the tokens that are not.
+"$penstock" data build --output "$pair" "$folder/a.txt" > "$folder/in/log" 2>&1
+"$penstock" data build --output "$folder/in/new" "$folder/in/mark.txt" > "$folder/in/log" 2>&1
+cp "$folder/in/new.bin" "$pair.bin.tmp"
+cp "$folder/in/new.idx" "$pair.idx.new"
+expect 0 "5 tokens" "$penstock" data check "$pair"
+rm "$pair.idx"
+expect 0 "3 tokens" "$penstock" data check "$pair"
+mv "$pair.bin.tmp" "$pair.bin"
+expect 0 "3 tokens" "$penstock" data check "$pair"
+expect 2 "hold no text" "$penstock" data build --output "$pair" "$folder/empty.txt"
+expect 0 "3 tokens" "$penstock" data check "$pair"
+[ "$(cd "$folder/pair" && echo *)" = "p.bin p.idx" ] || { echo "failed: left: $(ls "$folder/pair")"; failures=$((failures + 1)); }
 
 # Every fault of every file in one go.
 head -c 50 "$folder/out.idx" > "$folder/cut.idx"

@@ -96,7 +96,7 @@ static void test_round_trip(int64_t vocab, int type, int64_t limit) {
 static void test_write_refusals(void) {
   struct tokens_writer *writer;
   T_CHECK(tokens_write_begin(raw_path("none/there"), 257, &writer) == STATUS_MISTAKE && !writer, "no folder");
-  T_CHECK(strstr(error_text(), "none/there.bin.tmp"), "%s", error_text());
+  T_CHECK(strstr(error_text(), "none/there.lock"), "%s", error_text());
   const char *prefix = raw_path("refused");
   T_CHECK(tokens_write_begin(prefix, 257, &writer) == 0, "%s", error_text());
   T_CHECK(tokens_write_tokens(writer, (const int32_t[]){257}, 1) == STATUS_MISTAKE, "id outside");
@@ -176,7 +176,8 @@ static int write_text(const char *prefix, const char *path, const char *content,
   fclose(out);
   struct tokens_writer *writer;
   int status = tokens_write_begin(prefix, TOKENIZER_VOCAB, &writer);
-  if (!status) status = (jsonl ? text_write_jsonl : text_write_file)(path, writer, progress);
+  const struct text_request request = {.format = jsonl ? "jsonl" : "bytes", .key = "text"};
+  if (!status) status = text_write(path, &request, writer, progress);
   if (!status) return tokens_write_end(&writer);
   tokens_write_abandon(&writer);
   return status;
@@ -227,7 +228,9 @@ static void test_jsonl(void) {
       {"{\"text\": null}", "text.jsonl:3: 'text' is null"},
       {"\"text\"", "text.jsonl:3: the line is a string, an object"},
       {"{\"text\": \"a\"} x", "text.jsonl:3: not valid JSON"},
-      {"{\"text\": \"\xff\"}", "text.jsonl:3: not valid JSON"},
+      {"{\"text\": \"\xff}", "text.jsonl:3: not valid JSON"},
+      {"{\"text\": NaNa}", "text.jsonl:3: not valid JSON"},
+      {"{\"text\": NaN}", "text.jsonl:3: 'text' is a number"},
       {"plain words", "text.jsonl:3: not valid JSON"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -238,9 +241,12 @@ static void test_jsonl(void) {
   }
   struct tokens_writer *writer;
   T_CHECK(tokens_write_begin(prefix, TOKENIZER_VOCAB, &writer) == 0, "%s", error_text());
-  T_CHECK(text_write_file(raw_path("absent"), writer, &progress) == STATUS_MISTAKE, "absent file");
-  T_CHECK(text_write_file(raw_folder(), writer, &progress) == STATUS_MISTAKE, "folder");
-  T_CHECK(text_write_jsonl(raw_folder(), writer, &progress) == STATUS_MISTAKE, "folder as JSON lines");
+  const char *formats[] = {"text", "jsonl", "bytes", NULL};
+  for (int i = 0; i < 4; i++) {
+    const struct text_request request = {.format = formats[i], .key = "text"};
+    T_CHECK(text_write(raw_path("absent"), &request, writer, &progress) == STATUS_MISTAKE, "absent file");
+    T_CHECK(text_write(raw_folder(), &request, writer, &progress) == STATUS_MISTAKE, "folder");
+  }
   tokens_write_abandon(&writer);
 }
 

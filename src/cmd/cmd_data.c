@@ -19,41 +19,12 @@
 #define SECONDS_BETWEEN_LINES 5
 
 struct data_options {
-  const char *output, *format, *vocabulary;
+  const char *output, *vocabulary;
+  struct text_request request;
   bool json;
 };
 
 /* ---- build ---- */
-
-/* The formats of input: name, reader, suffix by which a file is known to be of it (NULL: all others). */
-#define FORMATS(X)                                                                                                     \
-  X("jsonl", text_write_jsonl, ".jsonl")                                                                               \
-  X("text", text_write_file, NULL)
-
-struct format {
-  const char *name;
-  int (*write)(const char *path, struct tokens_writer *writer, struct text_progress *progress);
-  const char *suffix;
-};
-
-static const struct format formats[] = {
-#define X(name, write, suffix) {name, write, suffix},
-    FORMATS(X)
-#undef X
-};
-enum { N_FORMATS = sizeof formats / sizeof *formats };
-
-/* By name, or where none is given by the file's suffix. NULL for an unknown name. */
-static const struct format *find_format(const char *name, const char *path) {
-  size_t length = strlen(path);
-  for (int i = 0; i < N_FORMATS; i++) {
-    const char *suffix = formats[i].suffix;
-    if (name ? !strcmp(name, formats[i].name)
-             : !suffix || (length > strlen(suffix) && !strcmp(path + length - strlen(suffix), suffix)))
-      return &formats[i];
-  }
-  return NULL;
-}
 
 /* Where a long build is. */
 struct build {
@@ -61,23 +32,24 @@ struct build {
   double start, last;
 };
 
-static void print_progress(void *context, const struct text_progress *so_far) {
+static int print_progress(void *context, const struct text_progress *so_far) {
   struct build *build = context;
   double now = clock_now();
-  if (now - build->last < SECONDS_BETWEEN_LINES) return;
+  if (now - build->last < SECONDS_BETWEEN_LINES) return STATUS_OK;
   build->last = now;
   double mib = (double)so_far->bytes / (1 << 20);
   log_line("file %d of %d, %.0f MiB of text, %.0f MiB/s", build->i_file + 1, build->n_files, mib,
            mib / (now - build->start));
+  return STATUS_OK;
 }
 
 static void print_built(const struct data_options *options, const char *type, int64_t documents, int64_t tokens,
                         const struct text_progress *read) {
   if (options->json) {
-    json_t *root =
-        json_pack("{s:o, s:I, s:I, s:s, s:i, s:I, s:I}", "prefix", json_make_text(options->output), "documents",
-                  (json_int_t)documents, "tokens", (json_int_t)tokens, "type", type, "vocabulary", TOKENIZER_VOCAB,
-                  "text_bytes", (json_int_t)read->bytes, "skipped_empty", (json_int_t)read->empty);
+    json_t *root = json_pack("{s:o, s:I, s:I, s:s, s:i, s:I, s:I, s:I}", "prefix", json_make_text(options->output),
+                             "documents", (json_int_t)documents, "tokens", (json_int_t)tokens, "type", type,
+                             "vocabulary", TOKENIZER_VOCAB, "text_bytes", (json_int_t)read->bytes, "skipped_empty",
+                             (json_int_t)read->empty, "skipped_bad", (json_int_t)read->bad);
     json_dumpf(root, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(root);
@@ -85,6 +57,7 @@ static void print_built(const struct data_options *options, const char *type, in
   }
   if (read->empty > 0)
     log_line("%" PRId64 " empty %s skipped", read->empty, read->empty == 1 ? "document" : "documents");
+  if (read->bad > 0) log_line("%" PRId64 " bad %s skipped", read->bad, read->bad == 1 ? "line" : "lines");
   log_line("%s.bin, %s.idx: %" PRId64 " %s, %" PRId64 " tokens (%s), vocabulary %d", options->output, options->output,
            documents, documents == 1 ? "document" : "documents", tokens, type, TOKENIZER_VOCAB);
 }
@@ -99,7 +72,7 @@ static int write_files(const struct data_options *options, int n, char **files, 
   }
   for (int i = 0; i < n && !status; i++) {
     build.i_file = i;
-    status = find_format(options->format, files[i])->write(files[i], writer, read);
+    status = text_write(files[i], &options->request, writer, read);
   }
   read->progress = NULL; /* what it points to ends here */
   read->context = NULL;
@@ -108,17 +81,29 @@ static int write_files(const struct data_options *options, int n, char **files, 
   return status;
 }
 
-static int build(const struct data_options *options, int n, char **files) {
+static int check_request(const struct data_options *options, int n, char **files) {
+  int n_standard = 0;
   if (!options->output) return error_raise(STATUS_MISTAKE, "penstock data build needs --output PREFIX");
-  if (n == 0) return error_raise(STATUS_MISTAKE, "penstock data build needs text files to read");
-  if (!find_format(options->format, ""))
-    return error_raise(STATUS_MISTAKE,
-                       "--format %s: allowed are text (a file is a document) and jsonl (a line is a "
-                       "document, its key 'text'); without it .jsonl files are jsonl, others text",
-                       options->format);
+  if (n == 0) return error_raise(STATUS_MISTAKE, "penstock data build needs text files to read (- is standard input)");
+  for (int i = 0; i < n; i++) n_standard += !strcmp(files[i], "-");
+  if (n_standard > 1) return error_raise(STATUS_MISTAKE, "standard input (-) is named %d times", n_standard);
+  const char *format = options->request.format;
+  if (format && !text_has_format(format))
+    return error_raise(
+        STATUS_MISTAKE,
+        "--format %s: allowed are text (a file is a document), jsonl (a line is a document, its key "
+        "'text') and bytes (as text, whatever the bytes); without it files are jsonl or text as their name "
+        "or their first line says",
+        format);
+  return STATUS_OK;
+}
+
+static int build(const struct data_options *options, int n, char **files) {
+  int status = check_request(options, n, files);
+  if (status) return status;
   struct tokens_writer *writer;
   struct text_progress read = {0};
-  int status = tokens_write_begin(options->output, TOKENIZER_VOCAB, &writer);
+  status = tokens_write_begin(options->output, TOKENIZER_VOCAB, &writer);
   if (!status) status = write_files(options, n, files, writer, &read);
   if (status) {
     tokens_write_abandon(&writer);
@@ -225,10 +210,14 @@ static int check(const struct data_options *options, int n, char **prefixes) {
 }
 
 int cmd_data(int argc, char **argv) {
-  struct data_options options = {0};
+  struct data_options options = {.request = {.key = "text"}};
   const struct option_spec specs[] = {
       {"--output", OPTION_TEXT, "PREFIX", "build: writes PREFIX.bin and PREFIX.idx", &options.output},
-      {"--format", OPTION_TEXT, "text|jsonl", "build: of all files (default: by suffix .jsonl)", &options.format},
+      {"--format", OPTION_TEXT, "text|jsonl|bytes", "build: of all files (default: by name and first line)",
+       &options.request.format},
+      {"--key", OPTION_TEXT, "NAME", "build: the key of JSON lines that holds the text (text)", &options.request.key},
+      {"--skip-bad", OPTION_FLAG, NULL, "build: passes over JSON lines without a text, and counts them",
+       &options.request.skip_bad},
       {"--vocabulary", OPTION_TEXT, "N", "check: token ids must be below N", &options.vocabulary},
       {"--json", OPTION_FLAG, NULL, "prints one JSON object on standard output", &options.json},
       {0}};

@@ -1,128 +1,156 @@
 #include "data/text.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <strings.h>
 
 #include "base/error.h"
-#include "base/mem.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "data/sniff.h"
+#include "data/source.h"
 #include "data/tokenizer.h"
 #include "data/tokens.h"
 
-enum { PIECE_BYTES = 1 << 20 };
+enum { PIECE_BYTES = 1 << 20, FIRST_LINE_BYTES = 1 << 24 };
 
-static int write_piece(struct tokens_writer *writer, const void *text, int64_t bytes, struct text_progress *progress) {
+int text_write_piece(struct tokens_writer *writer, const void *text, int64_t bytes, struct text_progress *progress) {
   int status = tokenizer_write(writer, text, bytes);
   progress->bytes += bytes;
-  if (!status && progress->progress) progress->progress(progress->context, progress);
+  if (!status && progress->progress) status = progress->progress(progress->context, progress);
   return status;
 }
 
-static int read_failed(const char *path) {
-  return error_raise(STATUS_MISTAKE, "cannot read %s: %s", path, strerror(errno));
-}
+/* ---- whole files ---- */
 
-int text_write_file(const char *path, struct tokens_writer *writer, struct text_progress *progress) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return read_failed(path);
-  uint8_t *piece = mem_alloc(PIECE_BYTES);
+static int write_document(struct source *source, struct sniff *sniff, struct tokens_writer *writer,
+                          struct text_progress *progress) {
   int64_t bytes = 0;
-  int status = STATUS_OK;
-  while (!status) {
-    ssize_t n = read(fd, piece, PIECE_BYTES);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) status = read_failed(path);
-    if (n <= 0) break;
-    bytes += n;
-    status = write_piece(writer, piece, n, progress);
+  for (size_t n; (n = source_fill(source, PIECE_BYTES)) > 0;) {
+    if (n > PIECE_BYTES) n = PIECE_BYTES;
+    if (sniff && n == PIECE_BYTES) n = sniff_cut(source_get(source), n);
+    int status = sniff ? sniff_look(sniff, source->path, source_get(source), n) : STATUS_OK;
+    if (!status) status = text_write_piece(writer, source_get(source), (int64_t)n, progress);
+    if (status) return status;
+    source_skip(source, n);
+    bytes += (int64_t)n;
   }
-  mem_free(piece);
-  close(fd);
-  if (status) return status;
   if (bytes > 0) return tokenizer_write_end(writer);
   progress->empty++;
   return STATUS_OK;
 }
 
-static const char *name_type(const json_t *value) {
-  switch (json_typeof(value)) {
-  case JSON_OBJECT: return "an object";
-  case JSON_ARRAY: return "a list";
-  case JSON_STRING: return "a string";
-  case JSON_INTEGER:
-  case JSON_REAL: return "a number";
-  case JSON_TRUE:
-  case JSON_FALSE: return "true or false";
-  case JSON_NULL: break;
-  }
-  return "null";
+static void skip_mark(struct source *source) {
+  if (source_fill(source, 3) >= 3 && !memcmp(source_get(source), UTF8_MARK, 3)) source_skip(source, 3);
 }
 
-/* The first keys of an object, for the message that the wanted one is not among them. */
-static int refuse_keys(const char *path, int64_t line, json_t *object) {
-  char keys[256] = "";
-  size_t used = 0;
-  const char *key;
-  json_t *value;
-  json_object_foreach(object, key, value) {
-    int n = snprintf(keys + used, sizeof keys - used, "%s'%s'", used ? ", " : "", key);
-    if (n < 0 || (size_t)n >= sizeof keys - used) {
-      keys[used] = 0;
-      break;
-    }
-    used += (size_t)n;
-  }
-  return error_raise(STATUS_MISTAKE, "%s:%" PRId64 ": no key 'text' (the line has %s)", path, line,
-                     used ? keys : "no key that is short enough to show");
-}
-
-static int write_line(const char *path, int64_t line, const char *text, size_t bytes, struct tokens_writer *writer,
-                      struct text_progress *progress) {
-  json_error_t error;
-  /* Numbers of other keys may be of any size, and a text may hold a zero character. */
-  json_t *root = json_loadb(text, bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY, &error);
-  if (!root)
-    return error_raise(STATUS_MISTAKE, "%s:%" PRId64 ": not valid JSON: %s (column %d)", path, line, error.text,
-                       error.column);
-  json_t *value = json_object_get(root, "text");
-  int status = STATUS_OK;
-  if (!json_is_object(root))
-    status = error_raise(STATUS_MISTAKE, "%s:%" PRId64 ": the line is %s, an object with the key 'text' is needed",
-                         path, line, name_type(root));
-  else if (!value)
-    status = refuse_keys(path, line, root);
-  else if (!json_is_string(value))
-    status =
-        error_raise(STATUS_MISTAKE, "%s:%" PRId64 ": 'text' is %s, a string is needed", path, line, name_type(value));
-  else if (json_string_length(value) == 0)
-    progress->empty++;
-  else {
-    status = write_piece(writer, json_string_value(value), (int64_t)json_string_length(value), progress);
-    if (!status) status = tokenizer_write_end(writer);
-  }
-  json_decref(root);
+int text_write_whole(struct source *source, const struct text_request *request, struct tokens_writer *writer,
+                     struct text_progress *progress) {
+  (void)request;
+  struct sniff sniff = {0};
+  skip_mark(source);
+  int status = write_document(source, &sniff, writer, progress);
+  if (!status && sniff.n_wrong > 0)
+    log_warn("%s: %" PRId64 " %s of no character of UTF-8, the first at %" PRId64 "; taken as they are", source->path,
+             sniff.n_wrong, sniff.n_wrong == 1 ? "byte is" : "bytes are", sniff.first_wrong);
   return status;
 }
 
-int text_write_jsonl(const char *path, struct tokens_writer *writer, struct text_progress *progress) {
-  FILE *stream = fopen(path, "re");
-  if (!stream) return read_failed(path);
-  char *line = NULL; /* getline's, hence free() */
-  size_t capacity = 0;
-  ssize_t length;
-  int status = STATUS_OK;
-  for (int64_t number = 1; !status && (length = getline(&line, &capacity, stream)) >= 0; number++) {
-    ssize_t blank = 0;
-    while (blank < length && strchr(" \t\r\n", line[blank]) && line[blank]) blank++;
-    if (blank < length) status = write_line(path, number, line, (size_t)length, writer, progress);
+int text_write_bytes(struct source *source, const struct text_request *request, struct tokens_writer *writer,
+                     struct text_progress *progress) {
+  (void)request;
+  return write_document(source, NULL, writer, progress);
+}
+
+/* ---- formats ---- */
+
+struct format {
+  const char *name;
+  int (*write)(struct source *source, const struct text_request *request, struct tokens_writer *writer,
+               struct text_progress *progress);
+};
+
+static const struct format formats[] = {
+#define X(name, write, help) {name, write},
+    TEXT_FORMATS(X)
+#undef X
+};
+enum { N_FORMATS = sizeof formats / sizeof *formats };
+
+static const struct format *find_format(const char *name) {
+  for (int i = 0; i < N_FORMATS; i++)
+    if (!strcmp(name, formats[i].name)) return &formats[i];
+  return NULL;
+}
+
+bool text_has_format(const char *name) { return find_format(name) != NULL; }
+
+static bool is_named_json(const char *path) {
+  static const char *const suffixes[] = {".jsonl", ".ndjson", ".json"};
+  size_t length = strlen(path);
+  for (int i = 0; i < 3; i++) {
+    size_t n = strlen(suffixes[i]);
+    if (length > n && !strcasecmp(path + length - n, suffixes[i])) return true;
   }
-  if (!status && ferror(stream)) status = read_failed(path);
-  free(line);
-  fclose(stream);
-  return status;
+  return false;
+}
+
+/* Place of the first byte that is no blank, `bytes` without one. */
+static size_t skip_blanks(const uint8_t *text, size_t bytes, size_t at) {
+  while (at < bytes && strchr(" \t\r\n", text[at]) && text[at]) at++;
+  return at;
+}
+
+/* A list of objects is JSON, but a program would have to hold all of it to read it. */
+static int refuse_list(const struct source *source, const char *filter, bool named) {
+  return error_raise(STATUS_MISTAKE,
+                     "%s is a list in JSON, an object a line is needed: jq -c '%s' %s | penstock data build --format "
+                     "jsonl --output PREFIX -%s",
+                     source->path, filter, strcmp(source->path, "-") ? source->path : "FILE",
+                     named ? "" : " (or --format text, if it is meant as text)");
+}
+
+/* Of a file whose format was not given: by its name, else by its first line. */
+static int choose_format(struct source *source, const struct text_request *request, const char **name) {
+  bool named = is_named_json(source->path);
+  size_t n = source_fill(source, SNIFF_BYTES);
+  const uint8_t *text = source_get(source);
+  size_t first = n >= 3 && !memcmp(text, UTF8_MARK, 3) ? 3 : 0;
+  first = skip_blanks(text, n, first);
+  if (request->format && !strcmp(request->format, "jsonl")) named = true;
+  *name = request->format ? request->format : named ? "jsonl" : "text";
+  if (first == n || strcmp(*name, named ? "jsonl" : "text") != 0) return STATUS_OK;
+  size_t second = skip_blanks(text, n, first + 1);
+  bool list = text[first] == '[' && second < n && (text[second] == '{' || (named && text[second] == '"'));
+  if (list && (named || !request->format))
+    return refuse_list(source, text[second] == '"' ? ".[] | {text: .}" : ".[]", named);
+  if (named || request->format || text[first] != '{') return STATUS_OK;
+  const uint8_t *end = memchr(text + first, '\n', n - first);
+  for (size_t seen = n; !end && n < FIRST_LINE_BYTES; seen = n) {
+    n = source_fill(source, n + 1);
+    text = source_get(source);
+    if (n == seen) break;
+    end = memchr(text + seen, '\n', n - seen);
+  }
+  if (!text_is_object(text + first, end ? (size_t)(end - text) - first : n - first, request->key)) return STATUS_OK;
+  *name = "jsonl";
+  if (strcmp(source->path, "-") != 0)
+    log_warn("%s has lines of JSON and is read as such (--format text takes it as it is)", source->path);
+  return STATUS_OK;
+}
+
+int text_write(const char *path, const struct text_request *request, struct tokens_writer *writer,
+               struct text_progress *progress) {
+  struct source source;
+  int status = source_open(path, &source);
+  if (status) return status;
+  const char *name = request->format;
+  if (!name || strcmp(name, "bytes") != 0) {
+    size_t n = source_fill(&source, SNIFF_BYTES);
+    status = sniff_refuse_kind(path, source_get(&source), n);
+    if (!status) status = choose_format(&source, request, &name);
+  }
+  if (!status) status = find_format(name)->write(&source, request, writer, progress);
+  int end = source_close(&source);
+  return status ? status : end;
 }

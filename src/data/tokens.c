@@ -3,10 +3,10 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "data/tokens_impl.h"
+#include "data/tokens_pair.h"
 
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -91,12 +91,11 @@ void tokens_read(const struct tokens *file, int64_t position, int64_t n, int32_t
   }
 }
 
-/* Maps one file; an empty one gives NULL and 0 bytes. On failure -1 bytes and errno. */
-static const uint8_t *map_file(const char *path, int64_t *bytes) {
+/* Maps and closes one open file; an empty one gives NULL and 0 bytes. On failure -1 bytes and errno. */
+static const uint8_t *map_file(int fd, int64_t *bytes) {
   const uint8_t *map = NULL;
   struct stat status;
   *bytes = -1;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NULL;
   if (fstat(fd, &status) == 0) {
     if (!S_ISREG(status.st_mode)) {
@@ -132,15 +131,16 @@ struct tokens *tokens_map(const char *prefix, tokens_found *found, void *context
     const uint8_t **map;
     int64_t *bytes;
   } parts[] = {{"idx", &file->index, &file->index_bytes}, {"bin", &file->bin, &file->bin_bytes}};
+  int descriptors[2], reasons[2];
+  tokens_pair_open(prefix, descriptors, reasons);
   for (int i = 0; i < 2; i++) {
-    char *path = mem_format("%s.%s", prefix, parts[i].suffix);
-    *parts[i].map = map_file(path, parts[i].bytes);
+    *parts[i].map = map_file(descriptors[i], parts[i].bytes);
     if (*parts[i].bytes < 0) {
-      char *text = mem_format("%s: %s%s", path, strerror(errno), hint_at_prefix(prefix));
+      char *text = mem_format("%s.%s: %s%s", prefix, parts[i].suffix, strerror(reasons[i] ? reasons[i] : errno),
+                              hint_at_prefix(prefix));
       found(context, TOKENS_FAULT_FILE, true, text);
       mem_free(text);
     }
-    mem_free(path);
   }
   return file;
 }

@@ -133,15 +133,15 @@ char *tokens_describe_id(const struct tokens *file, int64_t position, int64_t id
 struct tokens_writer;
 
 /* Begins PREFIX.bin.tmp and PREFIX.idx.tmp; ids are 16 bits wide when `vocab` <= 65536, else 32. Memory does not grow with
- * the text. Returns STATUS_MISTAKE when a file cannot be made there. */
+ * the text. Returns STATUS_MISTAKE when a file cannot be made there, or another build writes the prefix. */
 int tokens_write_begin(const char *prefix, int64_t vocab, struct tokens_writer **out);
 /* Appends ids to the current document. STATUS_FAILED when the disk is full or failing, STATUS_MISTAKE for an id outside
  * the vocabulary. After a failure only tokens_write_abandon is allowed. */
 int tokens_write_tokens(struct tokens_writer *writer, const int32_t *ids, int64_t n);
 /* Ends the current document (empty ones are written as they are). */
 int tokens_write_end_document(struct tokens_writer *writer);
-/* Writes the index, syncs, and renames both files into place (an older pair is replaced; its index goes first, so that no
- * moment has an index beside another's tokens). Frees the writer; after a failure the temporary files are gone. */
+/* Writes the index, syncs, and puts both files into place (data/tokens_pair.h): an older pair stands until the new one is
+ * whole. Frees the writer; after a failure the temporary files are gone. */
 int tokens_write_end(struct tokens_writer **writer);
 /* Removes the temporary files and frees the writer; NULL inside is allowed. */
 void tokens_write_abandon(struct tokens_writer **writer);

@@ -11,12 +11,13 @@
 #include "base/mem.h"
 #include "data/tokens.h"
 #include "data/tokens_impl.h"
+#include "data/tokens_pair.h"
 
 enum { BUFFER_BYTES = 1 << 20 };
 
 /* One of the two files while it is written. */
 struct output {
-  char *path, *temporary;
+  char *temporary;
   int fd;
   int64_t bytes; /* given to output_put so far */
   size_t used;
@@ -27,18 +28,19 @@ struct output {
  * come, pointers are made from them when all are there, and of the documents only the sequences that do not begin one
  * are kept in memory: there are none unless a document is longer than a sequence may be. */
 struct tokens_writer {
+  struct tokens_pair pair;
   struct output index, bin;
   int64_t vocab, sequence_limit;
   int type;
   int64_t token_bytes, n_tokens, n_sequences, n_documents;
   int64_t length; /* tokens of the sequence under way */
   bool continues; /* that sequence continues the document of the one before it */
+  bool complete;  /* the files are on the disk and tokens_pair's */
   int64_t *continuation;
   int64_t n_continuations, continuation_capacity;
 };
 
 static int output_open(struct output *output, const char *prefix, const char *suffix) {
-  output->path = mem_format("%s.%s", prefix, suffix);
   output->temporary = mem_format("%s.%s.tmp", prefix, suffix);
   output->buffer = mem_alloc(BUFFER_BYTES);
   output->fd = open(output->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -100,13 +102,10 @@ static int sync_and_close(struct output *output) {
   return reason ? write_failed(output, reason) : STATUS_OK;
 }
 
-static void output_fini(struct output *output) {
-  if (output->fd >= 0) {
-    close(output->fd);
-    unlink(output->temporary);
-  }
+static void output_fini(struct output *output, bool remove) {
+  if (output->fd >= 0) close(output->fd);
+  if (remove && output->temporary) unlink(output->temporary);
   mem_free(output->buffer);
-  mem_free(output->path);
   mem_free(output->temporary);
 }
 
@@ -118,7 +117,8 @@ int tokens_write_begin(const char *prefix, int64_t vocab, struct tokens_writer *
   writer->sequence_limit = INT32_MAX;
   writer->type = vocab <= TOKENS_VOCAB_UINT16 ? TOKENS_UINT16 : TOKENS_INT32;
   writer->token_bytes = writer->type == TOKENS_UINT16 ? 2 : 4;
-  int status = output_open(&writer->bin, prefix, "bin");
+  int status = tokens_pair_lock(prefix, &writer->pair);
+  if (!status) status = output_open(&writer->bin, prefix, "bin");
   if (!status) status = output_open(&writer->index, prefix, "idx");
   /* The header is filled in at the end. */
   if (!status) memset(output_put(&writer->index, TOKENS_HEADER_BYTES), 0, TOKENS_HEADER_BYTES);
@@ -238,21 +238,6 @@ static int write_header(struct tokens_writer *writer) {
   return write_at(&writer->index, header, sizeof header, 0);
 }
 
-/* An index beside tokens of another build would be read as if it were theirs, hence the order. */
-static int move_into_place(struct tokens_writer *writer) {
-  struct output *index = &writer->index, *bin = &writer->bin;
-  int status = sync_and_close(bin);
-  if (!status) status = sync_and_close(index);
-  if (status) return status;
-  if (unlink(index->path) != 0 && errno != ENOENT)
-    return error_raise(STATUS_FAILED, "cannot replace %s: %s", index->path, strerror(errno));
-  if (rename(bin->temporary, bin->path) != 0)
-    return error_raise(STATUS_FAILED, "cannot rename %s to %s: %s", bin->temporary, bin->path, strerror(errno));
-  if (rename(index->temporary, index->path) != 0)
-    return error_raise(STATUS_FAILED, "cannot rename %s to %s: %s", index->temporary, index->path, strerror(errno));
-  return STATUS_OK;
-}
-
 int tokens_write_end(struct tokens_writer **writer) {
   struct tokens_writer *w = *writer;
   int status = write_pointers(w);
@@ -260,19 +245,20 @@ int tokens_write_end(struct tokens_writer **writer) {
   if (!status) status = output_flush(&w->index);
   if (!status) status = write_header(w);
   if (!status) status = output_flush(&w->bin);
-  if (!status) status = move_into_place(w);
-  if (status) {
-    unlink(w->bin.temporary);
-    unlink(w->index.temporary);
-  }
+  if (!status) status = sync_and_close(&w->bin);
+  if (!status) status = sync_and_close(&w->index);
+  w->complete = !status;
+  if (!status) status = tokens_pair_replace(&w->pair);
   tokens_write_abandon(writer);
   return status;
 }
 
 void tokens_write_abandon(struct tokens_writer **writer) {
   if (!*writer) return;
-  output_fini(&(*writer)->index);
-  output_fini(&(*writer)->bin);
+  bool remove = (*writer)->pair.lock >= 0 && !(*writer)->complete;
+  output_fini(&(*writer)->index, remove);
+  output_fini(&(*writer)->bin, remove);
+  tokens_pair_unlock(&(*writer)->pair);
   mem_free((*writer)->continuation);
   mem_free(*writer);
   *writer = NULL;
