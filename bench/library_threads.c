@@ -13,8 +13,9 @@ static void set_threads(int threads) {
   if (set) set(threads);
 }
 
-static void multiply(bool trans_a, bool trans_b, int64_t n, const float *a, const float *b, float *c) {
-  dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', n, n, n, 1.0f, a, n, b, n, 0.0f, c, n);
+static void multiply(const struct matmul_call *p, const float *a, const float *b, float beta, float *c) {
+  dnnl_sgemm(p->trans_a ? 'T' : 'N', p->trans_b ? 'T' : 'N', p->m, p->n, p->k, 1.0f, a, p->lda, b, p->ldb, beta, c,
+             p->n);
 }
 
 #else
@@ -29,16 +30,16 @@ static void set_threads(int threads) {
 #endif
 }
 
-static void multiply(bool trans_a, bool trans_b, int64_t n, const float *a, const float *b, float *c) {
-  cblas_sgemm(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans, trans_b ? CblasTrans : CblasNoTrans, (int)n, (int)n,
-              (int)n, 1.0f, a, (int)n, b, (int)n, 0.0f, c, (int)n);
+static void multiply(const struct matmul_call *p, const float *a, const float *b, float beta, float *c) {
+  cblas_sgemm(CblasRowMajor, p->trans_a ? CblasTrans : CblasNoTrans, p->trans_b ? CblasTrans : CblasNoTrans, (int)p->m,
+              (int)p->n, (int)p->k, 1.0f, a, (int)p->lda, b, (int)p->ldb, beta, c, (int)p->n);
 }
 
 #endif
 
-void library_threads_multiply(int threads, bool trans_a, bool trans_b, int64_t n, const float *a, const float *b,
+void library_threads_multiply(int threads, const struct matmul_call *call, const float *a, const float *b, float beta,
                               float *c) {
   set_threads(threads);
-  multiply(trans_a, trans_b, n, a, b, c);
+  multiply(call, a, b, beta, c);
   set_threads(1);
 }

@@ -45,8 +45,8 @@ static void multiply_freely(const struct rate *rate) {
   cpu_set_t bound;
   pthread_getaffinity_np(pthread_self(), sizeof bound, &bound);
   pthread_setaffinity_np(pthread_self(), sizeof rate->cores, &rate->cores);
-  library_threads_multiply(pool_threads(rate->pool), rate->trans_a, rate->trans_b, RATE_SIZE, rate->a, rate->b,
-                           rate->c);
+  struct matmul_call call = {rate->trans_a, rate->trans_b, RATE_SIZE, RATE_SIZE, RATE_SIZE, RATE_SIZE, RATE_SIZE};
+  library_threads_multiply(pool_threads(rate->pool), &call, rate->a, rate->b, 0.0f, rate->c);
   pthread_setaffinity_np(pthread_self(), sizeof bound, &bound);
 }
 

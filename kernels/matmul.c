@@ -17,8 +17,11 @@ static const struct {
 
 enum { N_COUNTS = sizeof counts / sizeof *counts, N_JUDGES = sizeof judges / sizeof *judges };
 
-/* Edges of tiles are multiples of this, but for the last. */
-enum { TILE_UNIT = 16 };
+/* Edges of tiles along M are multiples of this, but for the last. */
+enum { TILE_ROWS = 16 };
+
+/* Floats of an operand that no cache is sure to hold. */
+enum { LARGE = 1 << 22 };
 
 struct product {
   bool trans_a, trans_b;
@@ -32,11 +35,19 @@ struct product {
 
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* What a grid costs, in multiply-adds: the time of all threads, idle ones included, averaged over the judges. */
+/* A tile in multiply-adds at full speed. A large operand is read from memory for each tile anew: A by every column of
+ * tiles, B by every row of them. */
+static double judge_tile(const struct product *p, int64_t tile_m, int64_t tile_n) {
+  struct matmul_call call = {p->trans_a, p->trans_b, tile_m, tile_n, p->k, p->lda, p->ldb};
+  double cost = matmul_library_get_cost(&call);
+  if (p->m * p->k > LARGE) cost += 20 / (double)tile_n;
+  if (p->n * p->k > LARGE) cost += 8 / (double)tile_m;
+  return (double)tile_m * (double)tile_n * (double)p->k * cost + 1e5; /* 1e5: what a call costs besides */
+}
+
+/* What a grid costs: the time of all threads, idle ones included, averaged over the judges. */
 static double judge_grid(const struct product *p, int64_t tile_m, int64_t tile_n) {
-  const double call = 1e5; /* what a call costs besides */
-  double tile = (double)tile_m * (double)tile_n * (double)p->k;
-  tile = tile * matmul_library_get_cost(p->trans_a, p->trans_b, tile_m, tile_n, p->lda, p->ldb) + call;
+  double tile = judge_tile(p, tile_m, tile_n);
   int64_t tiles = divide_up(p->m, tile_m) * divide_up(p->n, tile_n);
   double sum = 0;
   for (int i = 0; i < N_JUDGES; i++)
@@ -44,26 +55,27 @@ static double judge_grid(const struct product *p, int64_t tile_m, int64_t tile_n
   return sum;
 }
 
-static int64_t cut_edge(int64_t size, int parts) {
-  int64_t edge = divide_up(divide_up(size, parts), TILE_UNIT) * TILE_UNIT;
+static int64_t cut_edge(int64_t size, int parts, int64_t unit) {
+  int64_t edge = divide_up(divide_up(size, parts), unit) * unit;
   return edge < size ? edge : size;
 }
 
 static void choose_grid(struct product *p) {
   double best = 0;
+  int64_t unit = matmul_library_get_columns();
   for (int i = 0; i < N_COUNTS; i++) {
-    int64_t tile_m = cut_edge(p->m, counts[i]);
+    int64_t tile_m = cut_edge(p->m, counts[i], TILE_ROWS);
     for (int j = 0; j < N_COUNTS; j++) {
-      int64_t tile_n = cut_edge(p->n, counts[j]);
+      int64_t tile_n = cut_edge(p->n, counts[j], unit);
       double value = judge_grid(p, tile_m, tile_n);
       if (best == 0 || value < best) {
         best = value;
         p->tile_m = tile_m;
         p->tile_n = tile_n;
       }
-      if (tile_n <= TILE_UNIT) break;
+      if (tile_n <= unit) break;
     }
-    if (tile_m <= TILE_UNIT) break;
+    if (tile_m <= TILE_ROWS) break;
   }
   p->tiles_m = divide_up(p->m, p->tile_m);
 }

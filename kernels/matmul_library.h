@@ -9,9 +9,18 @@
 void matmul_library_multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                              const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
-/* Relative seconds of a multiply-add in a product of this shape: 1 for a large one. A rule of thumb by which matmul.c
- * compares ways to cut; a function of its arguments alone. */
-double matmul_library_get_cost(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t lda, int64_t ldb);
+/* What matmul_library_multiply is called with, but for the addresses. */
+struct matmul_call {
+  bool trans_a, trans_b;
+  int64_t m, n, k, lda, ldb;
+};
+
+/* Relative seconds of a multiply-add in such a call: 1 for a large one. A rule of thumb by which matmul.c compares ways
+ * to cut; a function of the call alone, for one kind of CPU. */
+double matmul_library_get_cost(const struct matmul_call *call);
+
+/* Columns that the library works on at once: edges of tiles along N are multiples of it. */
+int64_t matmul_library_get_columns(void);
 
 /* The calling thread's (and where there is no such thing, the process's) share of the library's threads: 1. */
 void matmul_library_init(void);
