@@ -17,14 +17,15 @@ struct bpipe_case {
 };
 
 static int n_late, n_exposed; /* steps that are longer than 1F1B's; of these, where a pass waited for a block */
+static double forward = 1;    /* seconds of it */
 static char *speeds;          /* more of the deck; NULL: nothing */
 
 /* Times in units of a forward, of each rank's share. */
 static struct cost *make_times(const struct model *model, int32_t p, double backward, double evict) {
   char yaml[300], *notes = NULL;
   snprintf(yaml, sizeof yaml,
-           "cost: {source: uniform, uniform: {forward_ms: 1000, input_ms: %.17g, weight_ms: 0, evict_ms: %.17g}}\n%s",
-           backward * 1e3, evict * 1e3, speeds ? speeds : "");
+           "cost: {source: uniform, uniform: {forward_ms: %.17g, input_ms: %.17g, weight_ms: 0, evict_ms: %.17g}}\n%s",
+           forward * 1e3, backward * 1e3, evict * 1e3, speeds ? speeds : "");
   struct params params = parse_good(yaml, NULL);
   struct cost *cost = NULL;
   T_CHECK(!cost_create(&params, model, p, &cost, &notes), "%s", error_text());
@@ -196,6 +197,19 @@ static void test_declined(void) {
   model_destroy(&model);
 }
 
+/* Where passes take no time, times do not say which action comes first: blocks are still placed without a circle. */
+static void test_no_time(void) {
+  struct bpipe_case c;
+  forward = 0;
+  for (int32_t p = 2; p <= 9; p++)
+    for (int32_t m = 1; m <= 3 * p; m += 2) {
+      open_case(&c, p, m, 0, m % 4 == 1 ? 0 : 0.5);
+      check_held(&c, p, true);
+      close_case(&c);
+    }
+  forward = 1;
+}
+
 int main(void) {
   static const double evicts[] = {0, 0.25, 1, 1.5, 3};
   for (int k = 0; k < 5; k++) test_depths(2, evicts[k]);
@@ -203,6 +217,7 @@ int main(void) {
   test_depths(2.5, 0.75);
   test_speeds();
   test_declined();
+  test_no_time();
   /* Else a message waited: its memory was a block's. */
   T_CHECK(n_late > 100 && n_exposed > 0.9 * n_late, "%d steps are late, %d of them wait for blocks", n_late, n_exposed);
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());

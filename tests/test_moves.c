@@ -157,11 +157,39 @@ static void put_recompute(struct plan *plan, const struct model *model) {
   mem_free(ops);
 }
 
+static const struct plan_action *get_action(const struct plan *plan, int32_t rank, int32_t place) {
+  return &plan->order[plan->order_offset[rank] + place];
+}
+
+static bool is_same(const struct plan_action *a, const struct plan_action *b) {
+  return a->kind == b->kind && a->stage == b->stage && a->micro == b->micro;
+}
+
+/* Recomputation put into a plan that has moves: these stay with their actions, as in the plan before. */
+static void put_recompute_late(struct plan *plan, const struct model *model) {
+  struct plan *before = plan_dup(plan);
+  put_recompute(plan, model);
+  T_CHECK(!plan_check(plan), "%s", error_text());
+  for (int32_t k = 0; k < plan->n_moves; k++) {
+    const struct plan_move *m = &plan->moves[k], *old = &before->moves[k];
+    int32_t rank = plan_get_rank(plan, m->stage);
+    T_CHECK(is_same(get_action(plan, rank, m->out_end), get_action(before, rank, old->out_end)), "out_end of %d", k);
+    const struct plan_action *in = get_action(plan, rank, m->in_start);
+    in += in->kind == NODE_R;
+    T_CHECK(is_same(in, get_action(before, rank, old->in_start)), "in_start of %d", k);
+    if (m->tier != PLAN_TIER_RANK) continue;
+    T_CHECK(is_same(get_action(plan, m->peer, m->peer_end), get_action(before, m->peer, old->peer_end)),
+            "peer_end of %d", k);
+  }
+  plan_destroy(&before);
+}
+
 /* Takes the plan. */
 static void try_plan(struct plan *plan, const struct model *model) {
   struct dag *dag = NULL;
   if (!plan->forward_only && draw(2)) put_recompute(plan, model);
   put_random_tiers(plan, model, 1 + draw(3), draw(2) ? MOVES_TO_RANKS : ALL_TIERS);
+  if (plan->n_moves > 0 && !plan->n_recompute && draw(2)) put_recompute_late(plan, model);
   if (plan->n_moves > 0) {
     check_bytes(plan);
     int status = dag_build(plan, model, &dag);

@@ -54,6 +54,8 @@ static void test_random_plans(const struct model *model) {
     struct plan *plan = make_random_plan(model), *back;
     for (int32_t s = 0; s < plan->n_stages; s++) plan->pace[s] = (struct plan_pace){draw(9), draw(9), draw(9), draw(9)};
     if (!plan->forward_only) put_recompute(plan, model);
+    size_t name = strlen(plan->planner) + 1; /* a longer name was there before, which is no part of the plan */
+    if (draw(2)) memset(plan->planner + name, 'x', sizeof plan->planner - name);
     if (draw(2)) plan->device_limit[0] = 1 + draw(1000000);
     if (trial % 4) put_possible_moves(plan, model, 2);
     n_recompute += plan->n_recompute > 0;

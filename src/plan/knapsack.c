@@ -49,7 +49,7 @@ static void visit(struct search *s, int32_t k, int64_t need, double seconds) {
   if (k == s->n) return;
   int32_t at = s->sorted[k];
   const struct knapsack_item *item = &s->items[at];
-  int64_t enough = (need + item->bytes - 1) / item->bytes;
+  int64_t enough = (need - 1) / item->bytes + 1; /* need may be INT64_MAX: all there is */
   for (int32_t c = enough < item->count ? (int32_t)enough : item->count; c >= 0; c--) {
     int64_t rest = need - c * item->bytes;
     double spent = seconds + c * item->seconds;

@@ -16,6 +16,7 @@ struct run {
   struct stage_prices *prices; /* NULL: no costs */
   int64_t *next;               /* [n_ranks] the next action */
   double *clock;               /* [n_ranks] end of the last one */
+  double least;                /* seconds that an action takes at least */
   double *forward, *input;     /* [n_stages][n_micro] ends of F, and of B or I; NaN: not yet */
 };
 
@@ -45,6 +46,15 @@ static double get_length(const struct run *x, const struct plan_action *a) {
   }
 }
 
+/* A millionth of what an action takes on the average, 1 where all take none. Times that do not rise from one action to the next would
+ * not tell which comes first, and what planners place by them could wait in circles. */
+static double get_least(const struct run *x) {
+  double sum = 0;
+  int64_t n = x->plan->order_offset[x->plan->n_ranks];
+  for (int64_t k = 0; k < n; k++) sum += get_length(x, &x->plan->order[k]);
+  return sum > 0 ? 1e-6 * sum / (double)n : 1;
+}
+
 /* When what an action needs of other stages is there; NaN: not known yet. */
 static double get_ready(const struct run *x, const struct plan_action *a) {
   bool takes_gradient = a->kind == NODE_B || a->kind == NODE_I || (a->kind == NODE_R && !x->plan->recompute_early);
@@ -62,7 +72,7 @@ static bool go(struct run *x, int32_t rank) {
   double ready = get_ready(x, a);
   if (isnan(ready)) return false;
   x->times->start[k] = fmax(ready, x->clock[rank]);
-  x->times->end[k] = x->clock[rank] = x->times->start[k] + get_length(x, a);
+  x->times->end[k] = x->clock[rank] = x->times->start[k] + fmax(get_length(x, a), x->least);
   if (a->kind == NODE_F) *at(x, x->forward, a->stage, a->micro) = x->times->end[k];
   if (a->kind == NODE_B || a->kind == NODE_I) *at(x, x->input, a->stage, a->micro) = x->times->end[k];
   x->times->makespan = fmax(x->times->makespan, x->times->end[k]);
@@ -81,6 +91,7 @@ int order_time_make(const struct plan_request *request, const struct plan *plan,
                   .clock = MEM_NEW(double, plan->n_ranks),
                   .forward = MEM_NEW(double, n_ends),
                   .input = MEM_NEW(double, n_ends)};
+  x.least = get_least(&x);
   for (int64_t i = 0; i < n_ends; i++) x.forward[i] = x.input[i] = NAN;
   for (int32_t r = 0; r < plan->n_ranks; r++) x.next[r] = plan->order_offset[r];
   /* Down for forwards, up for backwards: most of what can go does in two sweeps. */

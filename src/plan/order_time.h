@@ -1,5 +1,6 @@
 /* When the actions of a plan's orders run, each as soon as it can: what planners need to know of time before there is a
- * graph. Messages take their time but do not wait for one another, blocks do not move. Serial. */
+ * graph. Messages take their time but do not wait for one another, blocks do not move. No action takes less than a millionth of the mean, so
+ * that times rise strictly along every chain. Serial. */
 #ifndef PENSTOCK_PLAN_ORDER_TIME_H
 #define PENSTOCK_PLAN_ORDER_TIME_H
 

@@ -43,6 +43,16 @@ static void visit_bool(struct packer *p, bool *value) {
   *value = byte == 1;
 }
 
+/* A name fills its array with zeros: what a longer name left behind it must not reach the hash. */
+static void visit_name(struct packer *p, char *name, size_t size) {
+  size_t length = strnlen(name, size);
+  for (size_t i = 0; i < size; i++) {
+    char c = i < length ? name[i] : 0;
+    visit_bytes(p, &c, 1);
+    if (p->mode == PACK_READ && !p->damaged) name[i] = c;
+  }
+}
+
 static void visit_shape(struct packer *p, struct shape *shape) {
   visit_bytes(p, &shape->n_layers, sizeof shape->n_layers);
   visit_bytes(p, &shape->n_stages, sizeof shape->n_stages);
@@ -75,7 +85,7 @@ static void visit_moves(struct packer *p, struct plan_move *moves, int32_t n_mov
 }
 
 static void visit_plan(struct packer *p, struct plan *plan, const struct shape *shape) {
-  visit_bytes(p, plan->planner, sizeof plan->planner);
+  visit_name(p, plan->planner, sizeof plan->planner);
   visit_bool(p, &plan->forward_only);
   visit_bool(p, &plan->clip);
   visit_bool(p, &plan->free_order);

@@ -102,26 +102,58 @@ static void put_rows(struct plan *plan, const uint32_t *ops, const int32_t *n_mi
   plan->n_recompute = n;
 }
 
-/* The orders with an R before each backward of the stages and micro-batches that recompute. */
+/* Where each action of the orders is once there are more of them: its place in its rank's order, and that of the R put
+ * before it, else its own. [actions], in the places of the old orders. */
+struct new_places {
+  int32_t *place, *front;
+};
+
+/* What happens with the end of an action stays with it; what happens with its start now does with that of its R. */
+static void shift_moves(struct plan *plan, const struct new_places *new) {
+  for (int32_t i = 0; i < plan->n_moves; i++) {
+    struct plan_move *m = &plan->moves[i];
+    int64_t own = plan->order_offset[plan_get_rank(plan, m->stage)];
+    m->out_start = new->place[own + m->out_start];
+    m->out_end = new->place[own + m->out_end];
+    m->in_start = new->front[own + m->in_start];
+    if (m->tier == PLAN_TIER_DISK) {
+      m->disk_start = new->place[own + m->disk_start];
+      m->disk_end = new->front[own + m->disk_end];
+    }
+    if (m->tier != PLAN_TIER_RANK) continue;
+    m->peer_start = new->front[plan->order_offset[m->peer] + m->peer_start];
+    m->peer_end = new->place[plan->order_offset[m->peer] + m->peer_end];
+  }
+}
+
+/* The orders with an R before each backward of the stages and micro-batches that recompute; moves keep their actions. */
 static void put_actions(struct plan *plan, const int32_t *n_micro) {
   bool *recomputes = MEM_NEW(bool, plan->n_stages);
   int64_t n = plan->order_offset[plan->n_ranks], at = 0;
+  int64_t *offset = MEM_NEW(int64_t, plan->n_ranks + 1);
+  struct new_places new = {MEM_NEW(int32_t, n), MEM_NEW(int32_t, n)};
   for (int32_t s = 0; s < plan->n_stages; s++) recomputes[s] = n_micro[s] > 0 && plan_recomputes(plan, s, 0);
   struct plan_action *order = MEM_NEW(struct plan_action, 2 * n);
   for (int32_t r = 0; r < plan->n_ranks; r++) {
-    int64_t from = plan->order_offset[r], end = plan->order_offset[r + 1];
-    plan->order_offset[r] = at;
-    for (int64_t k = from; k < end; k++) {
+    offset[r] = at;
+    for (int64_t k = plan->order_offset[r]; k < plan->order_offset[r + 1]; k++) {
       const struct plan_action *a = &plan->order[k];
+      new.front[k] = (int32_t)(at - offset[r]);
       if (recomputes[a->stage] && a->micro < n_micro[a->stage] && (a->kind == NODE_B || a->kind == NODE_I))
         order[at++] = (struct plan_action){.kind = NODE_R, .stage = a->stage, .micro = a->micro};
+      new.place[k] = (int32_t)(at - offset[r]);
       order[at++] = *a;
     }
   }
-  plan->order_offset[plan->n_ranks] = at;
-  mem_free(plan->order);
+  offset[plan->n_ranks] = at;
+  shift_moves(plan, &new);
+  mem_free(new.place);
+  mem_free(new.front);
   mem_free(recomputes);
+  mem_free(plan->order);
+  mem_free(plan->order_offset);
   plan->order = order;
+  plan->order_offset = offset;
 }
 
 void recompute_put_first(struct plan *plan, const uint32_t *ops, const int32_t *n_micro) {

@@ -1,0 +1,145 @@
+/* Random decks through the commands that plan: every planner makes a plan or says why not; what it makes fits its limits, is
+ * read again and simulated to the same times, and planned from the file again. Under the sanitizers this is what finds
+ * arithmetic that overflows and places that are beyond a table.
+ */
+#include <fcntl.h>
+#include <jansson.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cmd/cmd.h"
+#include "deck_texts.h"
+#include "random_deck.h"
+
+enum { DECKS = 16 };
+
+static const char folder[] = "random_decks", deck_path[] = "random_decks/deck.yml", out_path[] = "random_decks/out";
+static struct random_deck deck;
+static char about[64]; /* the case, for messages */
+
+/* One command in this process, its standard output in out_path. Returns the exit code. */
+static int run(const char *name, ...) {
+  char *argv[12] = {(char *)(uintptr_t)name};
+  int argc = 1, shown = dup(STDOUT_FILENO), out = open(out_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  va_list list;
+  va_start(list, name);
+  while ((argv[argc] = va_arg(list, char *))) argc++;
+  va_end(list);
+  fflush(stdout);
+  dup2(out, STDOUT_FILENO);
+  error_clear();
+  int status = cmd_find(name)->run(argc, argv);
+  fflush(stdout);
+  dup2(shown, STDOUT_FILENO);
+  close(shown);
+  close(out);
+  return status;
+}
+
+static json_t *read_result(void) {
+  json_error_t error;
+  json_t *json = json_load_file(out_path, 0, &error);
+  T_CHECK(json, "%s: no JSON: %s", about, error.text);
+  return json;
+}
+
+static void write_deck(int64_t limit) {
+  char *text = limit ? mem_format("%smemory: {device_limit: %lld B, host_limit: %lld B, spill_folder: %s}\n", deck.text,
+                                  (long long)limit, (long long)(limit / 2), folder)
+                     : mem_strdup(deck.text);
+  write_file(deck_path, text);
+  mem_free(text);
+}
+
+static double get_step(const json_t *json) { return json_number_value(json_object_get(json, "predicted_step_s")); }
+
+static int64_t get_bytes(const json_t *json, const char *table, size_t rank, const char *what) {
+  return json_integer_value(json_object_get(json_array_get(json_object_get(json, table), rank), what));
+}
+
+static int64_t get_peak(const json_t *json) {
+  int64_t most = 0;
+  for (size_t r = 0; r < json_array_size(json_object_get(json, "peaks")); r++)
+    if (get_bytes(json, "peaks", r, "device_bytes") > most) most = get_bytes(json, "peaks", r, "device_bytes");
+  return most;
+}
+
+static void check_limits(const json_t *json) {
+  static const char *const kinds[] = {"device_bytes", "host_bytes"}; /* the disk has no limit here */
+  for (size_t r = 0; r < (size_t)deck.n_ranks; r++)
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+      int64_t peak = get_bytes(json, "peaks", r, kinds[k]), limit = get_bytes(json, "limits", r, kinds[k]);
+      T_CHECK(peak <= limit, "%s: rank %d takes %lld %s of %lld", about, (int)r, (long long)peak, kinds[k],
+              (long long)limit);
+    }
+}
+
+/* The plan that was written, simulated from its file. */
+static void simulate_again(double step) {
+  int status = run("simulate", "--json", "random_decks/plan.h5", NULL);
+  T_CHECK(!status, "%s: simulate: %s", about, error_text());
+  if (status) return;
+  json_t *json = read_result();
+  T_CHECK(get_step(json) == step, "%s: simulated %.17g s, planned %.17g", about, get_step(json), step);
+  json_decref(json);
+}
+
+/* The plan from its file, with what is recomputed besides; what comes of that is read again too. Returns its step, 0: refused. */
+static double plan_again(const char *recompute) {
+  rename("random_decks/plan.h5", "random_decks/given.h5");
+  int status = run("plan", "--json", "-Drun.folder=random_decks", "-Dpipeline.planner=file",
+                   "-Dpipeline.plan_file=random_decks/given.h5", "-Dpipeline.partition=auto", recompute,
+                   "-Dpipeline.recompute_stages=all", deck_path, NULL);
+  T_CHECK(!status || status == STATUS_MISTAKE, "%s, %s: exit code %d: %s", about, recompute, status, error_text());
+  if (status) return 0;
+  json_t *json = read_result();
+  double step = get_step(json);
+  json_decref(json);
+  simulate_again(step);
+  return step;
+}
+
+/* Returns the peak of the plan, 0 when there is none. */
+static int64_t plan_deck(int64_t limit) {
+  write_deck(limit);
+  int status = run("plan", "--json", "-Drun.folder=random_decks", deck_path, NULL);
+  T_CHECK(!status || (status == STATUS_MISTAKE && *error_text()), "%s, limit %lld: exit code %d: %s", about,
+          (long long)limit, status, error_text());
+  if (status) return 0;
+  json_t *json = read_result();
+  double step = get_step(json);
+  int64_t peak = get_peak(json);
+  if (limit) check_limits(json);
+  json_decref(json);
+  simulate_again(step);
+  double again = plan_again("-Dpipeline.recompute=none");
+  T_CHECK(again == step, "%s: from its file %.17g s, not %.17g: %s", about, again, step, error_text());
+  plan_again("-Dpipeline.recompute=full");
+  return peak;
+}
+
+static void try_planner(const char *planner) {
+  int n_free = 0, n_held = 0;
+  for (int k = 0; k < DECKS; k++) {
+    snprintf(about, sizeof about, "%s, deck %d", planner, k);
+    deck_make_random(&deck, (uint64_t)k, planner, "table.csv");
+    write_file("random_decks/table.csv", deck.table);
+    int64_t peak = plan_deck(0);
+    if (peak) n_free++;
+    if (peak && plan_deck(peak - peak * deck_draw(&deck, 8) / 20)) n_held++;
+  }
+  printf("%s: %d of %d decks planned, %d held to a limit\n", planner, n_free, DECKS, n_held);
+  T_CHECK(n_free > DECKS / 2 && n_held > DECKS / 5, "%s: %d plans, %d within limits", planner, n_free, n_held);
+}
+
+int main(void) {
+  static const char *const planners[] = {"gpipe", "1f1b",  "interleaved", "zb-h1",  "zb-h2",
+                                         "zb-v",  "bpipe", "adapipe",     "obscura"};
+  log_init(1); /* warnings of decks are not shown */
+  mkdir(folder, 0755);
+  for (size_t k = 0; k < sizeof planners / sizeof *planners; k++) try_planner(planners[k]);
+  return t_end();
+}
