@@ -173,7 +173,7 @@ static void check_used(void) {
         T_CHECK(is_same(row, param_read(&now, row), param_read(&back, row)), "%s.%s changes in\n%s", row->section,
                 row->key, yaml);
     }
-    T_CHECK(!params_compare_resume(&now, "RUN/used.yml"), "%s\n%s", error_text(), yaml);
+    T_CHECK(!params_compare_resume(&now, "RUN/used.yml", true), "%s\n%s", error_text(), yaml);
     params_fini(&back);
     params_fini(&now);
     mem_free(yaml);
@@ -195,14 +195,14 @@ static void check_config_path(void) {
   struct params back = read_back("new/RUN/used.yml");
   T_CHECK(!strcmp(back.model.config, "new/RUN/../in/config.json"), "%s", back.model.config);
   T_CHECK(!access(back.model.config, R_OK), "%s is not there", back.model.config);
-  T_CHECK(!params_compare_resume(&now, "new/RUN/used.yml"), "%s", error_text());
+  T_CHECK(!params_compare_resume(&now, "new/RUN/used.yml", true), "%s", error_text());
   T_CHECK(params_write_used(&now, "none/used.yml") == STATUS_FAILED, "written to nowhere");
   T_CHECK(strstr(error_text(), "none/used.yml"), "%s", error_text());
   params_fini(&now);
   write_file("new/in/other.json", "{}");
   write_file("new/deck.yml", "model: {config: in/other.json}\n");
   now = read_back("new/deck.yml");
-  T_CHECK(params_compare_resume(&now, "new/RUN/used.yml") == STATUS_MISTAKE, "another config");
+  T_CHECK(params_compare_resume(&now, "new/RUN/used.yml", true) == STATUS_MISTAKE, "another config");
   params_fini(&now);
   params_fini(&back);
 }
@@ -275,8 +275,8 @@ static void check_resume(void) {
     bool same = is_same(row, param_read(&old, row), param_read(&now, row));
     bool follows = old.optimizer.decay_steps == now.optimizer.decay_steps; /* run.steps drives the end of the decay */
     T_CHECK(!params_write_used(&old, "RUN/used.yml"), "%s", error_text());
-    int status = params_compare_resume(&now, "RUN/used.yml");
-    bool refused = (row->fixed && !same && id != PARAM_optimizer_schedule) || !follows;
+    int status = params_compare_resume(&now, "RUN/used.yml", true);
+    bool refused = (row->bond == PARAM_FIXED && !same && id != PARAM_optimizer_schedule) || !follows;
     T_CHECK(status == (refused ? STATUS_MISTAKE : STATUS_OK), "%s from %s to %s: %s", row->key, values[0], values[1],
             error_text());
     if (refused && follows) {
@@ -290,20 +290,85 @@ static void check_resume(void) {
   }
 }
 
+/* With contents to compare, files may lie elsewhere; their weights and number are held to all the same. */
+static void check_resume_names(void) {
+  const struct {
+    const char *before, *after;
+    bool names, good;
+  } cases[] = {
+      {"data: {train: a}", "data: {train: b}", false, true},
+      {"data: {train: a}", "data: {train: b}", true, false},
+      {"data: {train: [a, b]}", "data: {train: [c, d]}", false, true},
+      {"data: {train: [a, b]}", "data: {train: a}", false, false},
+      {"data: {train: {a: 1, b: 2}}", "data: {train: {c: 1, d: 2}}", false, true},
+      {"data: {train: {a: 1, b: 2}}", "data: {train: {a: 1, b: 3}}", false, false},
+      {"data: {train: {a: 1, b: 1}}", "data: {train: [a, b]}", false, false},
+      {"model: {config: a.json}", "model: {config: b.json}", false, true},
+      {"model: {config: a.json}", "model: {config: b.json}", true, false},
+      {"model: {config: a.json}", "model: {model_type: llama}", false, false},
+      {"model: {model_type: llama, init_from: a}", "model: {model_type: llama, init_from: ./a}", false, true},
+      {"model: {model_type: llama, init_from: a}", "model: {model_type: llama, init_from: b}", false, false},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct params old = parse_good(cases[i].before, NULL), now = parse_good(cases[i].after, NULL);
+    T_CHECK(!params_write_used(&old, "RUN/used.yml"), "%s", error_text());
+    int status = params_compare_resume(&now, "RUN/used.yml", cases[i].names);
+    T_CHECK(status == (cases[i].good ? STATUS_OK : STATUS_MISTAKE), "%s, then %s: %d %s", cases[i].before,
+            cases[i].after, status, error_text());
+    params_fini(&old);
+    params_fini(&now);
+  }
+}
+
+/* Two ranks whose keys have any two values: refused, with both, exactly when they differ in what all must share. */
+static void check_ranks(void) {
+  for (const struct param_row *row = param_rows; row < param_rows + PARAM_COUNT; row++) {
+    enum param_id id = id_of(row);
+    if (id == PARAM_model_model_type || id == PARAM_optimizer_min_lr || id == PARAM_optimizer_warmup_steps ||
+        id == PARAM_cost_source || id == PARAM_pipeline_plan_file)
+      continue;
+    bool llama = row->family[0] && !strstr(row->family, "gpt2");
+    const char *rest = id == PARAM_run_evaluate_every   ? "data: {validation: v}\n"
+                       : id == PARAM_pipeline_swap_tier ? "memory: {spill_folder: s}\n"
+                                                        : "";
+    const char *model = !row->of_model ? "" : llama ? "model_type: llama, " : "model_type: gpt2, ";
+    struct params ranks[2];
+    for (int i = 0; i < 2; i++) {
+      char *value = draw_value(row);
+      char *deck = mem_format("%s%s: {%s%s: %s}\n", rest, row->section, model, row->key, value);
+      ranks[i] = parse_good(deck, NULL);
+      mem_free(value);
+      mem_free(deck);
+    }
+    bool same = is_same(row, param_read(&ranks[0], row), param_read(&ranks[1], row));
+    char *shared = params_format_shared(&ranks[0]), *name = mem_format("'%s.%s' is ", row->section, row->key);
+    int status = params_compare_shared(&ranks[1], shared, "rank 0 (here)");
+    if (same || row->bond == PARAM_BY_RANK)
+      T_CHECK(status == STATUS_OK, "%s", error_text());
+    else if (row->type != PARAM_MIX)
+      T_CHECK(status == STATUS_MISTAKE && strstr(error_text(), name) && strstr(error_text(), "on rank 0 (here)"),
+              "%s: %s", name, error_text());
+    mem_free(shared);
+    mem_free(name);
+    for (int i = 0; i < 2; i++) params_fini(&ranks[i]);
+  }
+}
+
 static void check_resume_rules(void) {
   struct params old = parse_good("run: {steps: 10}\n", NULL), now = parse_good("run: {steps: 20}\n", NULL);
   T_CHECK(!params_write_used(&old, "RUN/used.yml"), "%s", error_text());
-  T_CHECK(!params_compare_resume(&now, "RUN/used.yml"), "a constant rate may go on longer: %s", error_text());
+  T_CHECK(!params_compare_resume(&now, "RUN/used.yml", true), "a constant rate may go on longer: %s", error_text());
   params_fini(&old);
   params_fini(&now);
   old = parse_good("run: {steps: 10}\noptimizer: {schedule: cosine}\n", NULL);
   now = parse_good("run: {steps: 20}\noptimizer: {schedule: cosine}\n", NULL);
   T_CHECK(!params_write_used(&old, "RUN/used.yml"), "%s", error_text());
-  T_CHECK(params_compare_resume(&now, "RUN/used.yml") == STATUS_MISTAKE, "a cosine that is longer is another one");
+  T_CHECK(params_compare_resume(&now, "RUN/used.yml", true) == STATUS_MISTAKE,
+          "a cosine that is longer is another one");
   T_CHECK(strstr(error_text(), "'optimizer.decay_steps' was 10 when this run began and is 20 now"), "%s", error_text());
   params_fini(&now);
   now = parse_good("run: {steps: 20}\noptimizer: {schedule: cosine, decay_steps: 10}\n", NULL);
-  T_CHECK(!params_compare_resume(&now, "RUN/used.yml"), "the repair that is told: %s", error_text());
+  T_CHECK(!params_compare_resume(&now, "RUN/used.yml", true), "the repair that is told: %s", error_text());
   params_fini(&old);
   params_fini(&now);
 }
@@ -343,9 +408,11 @@ static void check_flags(void) {
       "obscura.steps obscura.adjusted_stages "
       "obscura.faithful obscura.lambda obscura.beta obscura.epsilon "
       "obscura.eviction ";
+  static const char by_rank[] = "device.threads memory.device_limit memory.host_limit memory.spill_folder ";
   for (int id = 0; id < PARAM_COUNT; id++) {
     char *name = mem_format("%s.%s ", param_rows[id].section, param_rows[id].key);
-    T_CHECK(!strstr(may_change, name) == param_rows[id].fixed, "%s", name);
+    T_CHECK(!strstr(may_change, name) == (param_rows[id].bond == PARAM_FIXED), "%s", name);
+    T_CHECK(!strstr(by_rank, name) == (param_rows[id].bond != PARAM_BY_RANK), "%s", name);
     mem_free(name);
   }
 }
@@ -358,6 +425,8 @@ static void check_all(void) {
   check_sources();
   check_resume();
   check_resume_rules();
+  check_resume_names();
+  check_ranks();
   check_reference();
 }
 

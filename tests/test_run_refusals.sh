@@ -21,6 +21,71 @@ refuse() {
   says_not '^#   step'
 }
 
+# refuse_ranks RUN ARGUMENT... : ARGUMENT...: the same of two ranks that are started with other arguments of `train`, each in
+# the folder that its first argument names.
+refuse_ranks() {
+  run=$1 output=$work/$1.out
+  local folder=$2 parts=()
+  shift 2
+  parts=(-wdir "$folder" "$penstock" train)
+  while [ $# -gt 0 ]; do
+    if [ "$1" = : ]; then
+      parts+=(-D "run.folder=$work/$run" : -n 1 -wdir "$2" "$penstock" train)
+      shift
+    else
+      parts+=("$1")
+    fi
+    shift
+  done
+  timeout -k 5 "$job_seconds" "${launcher[@]}" -n 1 "${parts[@]}" -D "run.folder=$work/$run" > "$output" 2>&1 < /dev/null
+  code=$?
+  ends 2
+  says_once '^penstock: error: '
+  says_not '^#   step'
+}
+
+name="keys that differ between ranks"
+refuse_ranks ranks . "$deck" -D optimizer.lr=1e-3 : . "$deck" -D optimizer.lr=0.5
+says "on rank 1 .*'optimizer.lr' is 0.5 here and 0.001 on rank 0"
+check [ ! -e ranks ] || fail "keys that differ made a run folder"
+refuse_ranks ranks . "$deck" : . "$deck" -D run.steps=3 -D data.sequence_length=8
+says "'data.sequence_length' is 8 here and 16 on rank 0"
+says "'run.steps' is 3 here and 6 on rank 0"
+refuse_ranks ranks . "$deck" -D data.micro_batch=1 : . "$deck"
+says "deck.yml:.*'data.micro_batch' is 2 here and 1 on rank 0"
+
+name="decks that differ between ranks"
+mkdir -p here there
+cp "$deck" here
+sed 's/lr: 1e-2/lr: 1e-3/' "$deck" > there/deck.yml
+refuse_ranks decks here deck.yml : there deck.yml
+says "on rank 1 .*there/deck.yml is another than .*here/deck.yml, which rank 0"
+refuse_ranks decks . "$deck" : . there/deck.yml
+says "there/deck.yml is another than"
+refuse_ranks decks . "$deck" : . there/none.yml
+says "there/none.yml.*No such file"
+
+name="what may differ between ranks"
+mkdir other
+cp "$deck" other/other.yml
+cp data.* other
+timeout -k 5 "$job_seconds" "${launcher[@]}" -n 1 "$penstock" train "$deck" -D "run.folder=$work/differ" \
+  -D memory.spill_folder=here -D device.threads=1 -D "memory.device_limit=60 MiB" : \
+  -n 1 -wdir other "$penstock" train other.yml -D "run.folder=$work/differ" \
+  -D memory.spill_folder=there -D device.threads=2 > "$output" 2>&1 < /dev/null
+code=$?
+ends 0
+
+name="commands that differ between ranks"
+for other in "verify $deck" "profile $deck"; do
+  # shellcheck disable=SC2086 # several words
+  timeout -k 5 "$job_seconds" "${launcher[@]}" -n 1 "$penstock" verify "$deck" --steps 2 : -n 1 "$penstock" $other \
+    > "$output" 2>&1 < /dev/null
+  code=$?
+  ends 2
+  says_once "^penstock: error: on rank 1 .*started as .penstock [0-9.]+ ${other%% *}., rank 0 .* as .penstock [0-9.]+ verify --steps 2.:"
+done
+
 name="all mistakes of a deck at once"
 cat > bad.yml << 'DECK'
 run:

@@ -249,7 +249,7 @@ int cmd_profile(int argc, char **argv) {
   struct comm *comm = NULL;
   int status = options_parse(&argc, argv, specs, &done);
   if (!status && !done) status = check_options(argc, argv, &o);
-  if (!done) status = job_open_all(&argc, &argv, o.single, status, &comm);
+  if (!done) status = job_open_all(&argc, &argv, specs, o.single, status, &comm);
   if (comm) status = job_close_all(&comm, profile_all(comm, &o));
   options_fini(&o.overrides);
   return status;

@@ -49,7 +49,7 @@ int cmd_train(int argc, char **argv) {
   struct comm *comm = NULL;
   int status = options_parse(&argc, argv, specs, &done);
   if (!status && !done && argc != 2) status = error_raise(STATUS_MISTAKE, "train takes one deck: penstock train DECK");
-  if (!done) status = job_open_all(&argc, &argv, single, status, &comm);
+  if (!done) status = job_open_all(&argc, &argv, specs, single, status, &comm);
   if (comm) {
     status = job_close_all(&comm, train_all(comm, argv[1], &overrides, command));
   }

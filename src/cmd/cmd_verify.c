@@ -154,7 +154,7 @@ int cmd_verify(int argc, char **argv) {
   struct comm *comm = NULL;
   int status = options_parse(&argc, argv, specs, &done);
   if (!status && !done) status = check_options(argc, argv, &o);
-  if (!done) status = job_open_all(&argc, &argv, o.single, status, &comm);
+  if (!done) status = job_open_all(&argc, &argv, specs, o.single, status, &comm);
   if (comm) {
     struct verify_result result = {0};
     status = verify_all(comm, &o, &result);

@@ -2,11 +2,16 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mem.h"
+#include "base/version.h"
+#include "cmd/options.h"
 #include "comm/comm.h"
 #include "exec/interrupt.h"
+#include "exec/setup.h"
 #include "kernels.h"
 
 #include <stddef.h>
+#include <string.h>
 
 /* MPI, its network library and tools that were loaded with the program have installed their handlers by now. */
 static void warn_handlers(void) {
@@ -17,12 +22,39 @@ static void warn_handlers(void) {
            names, matmul_get_library());
 }
 
-int job_open_all(int *argc, char ***argv, bool single, int status, struct comm **comm) {
+/* What this rank was started as, as people read it; owned by the caller. */
+static char *describe_start(const char *command, const struct option_spec *specs) {
+  char *text = mem_format("penstock %s %s", version_get(), command);
+  for (const struct option_spec *spec = specs; spec->name; spec++) {
+    const char *value = spec->kind == OPTION_TEXT ? *(const char *const *)spec->value : NULL;
+    bool given = value || (spec->kind == OPTION_FLAG && *(const bool *)spec->value);
+    if (!given) continue;
+    char *longer = mem_format("%s %s%s%s", text, spec->name, value ? " " : "", value ? value : "");
+    mem_free(text);
+    text = longer;
+  }
+  return text;
+}
+
+static int compare_start_all(struct comm *comm, const char *command, const struct option_spec *specs) {
+  char *mine = describe_start(command, specs), *theirs = setup_share_text_all(comm, mine);
+  int status = STATUS_OK;
+  if (strcmp(mine, theirs))
+    status = error_raise(STATUS_MISTAKE, "this rank was started as `%s`, rank 0 (%s) as `%s`: start all the same way",
+                         mine, comm_get_host(comm, 0), theirs);
+  mem_free(mine);
+  mem_free(theirs);
+  return comm_agree_all(comm, status);
+}
+
+int job_open_all(int *argc, char ***argv, const struct option_spec *specs, bool single, int status,
+                 struct comm **comm) {
   interrupt_init();
   int opened = comm_open_all(argc, argv, single, comm);
   if (opened) return opened;
   warn_handlers();
   status = comm_agree_all(*comm, status);
+  if (!status) status = compare_start_all(*comm, (*argv)[0], specs);
   if (status) comm_close_all(comm);
   return status;
 }

@@ -43,7 +43,7 @@ static int compare_deck(const struct run *run) {
   if (run->rank != 0 || run->found_step < 0) return STATUS_OK;
   char *used = make_path(run, "used.yml");
   FILE *file = fopen(used, "r");
-  int status = file ? params_compare_resume(run->params, used) : STATUS_OK;
+  int status = file ? params_compare_resume(run->params, used, true) : STATUS_OK;
   if (file) fclose(file);
   mem_free(used);
   return status;

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Sends a text that rank 0 has (NULL elsewhere, and on rank 0 when there is none) to all; owned by the caller. */
 static char *broadcast_text_all(struct comm *comm, char *text) {
@@ -25,6 +26,50 @@ static char *broadcast_text_all(struct comm *comm, char *text) {
   return text;
 }
 
+char *setup_share_text_all(struct comm *comm, const char *text) {
+  char *theirs = comm_get_rank(comm) == 0 ? mem_strdup(text) : NULL;
+  return broadcast_text_all(comm, theirs);
+}
+
+/* Where a file lies, without a look at the file system. */
+static char *place_deck(const char *deck) {
+  char *here = deck[0] == '/' ? NULL : getcwd(NULL, 0);
+  char *place = here ? mem_format("%s/%s", here, deck) : mem_strdup(deck);
+  free(here);
+  return place;
+}
+
+/* Rank 0 alone reads the deck where all ranks name one place. A rank that names another must find the same deck there; one
+ * that has no file there, under the name that rank 0 has for its own, is in another working directory. */
+static int compare_deck_all(struct comm *comm, const char *deck, const char *text) {
+  char *mine = place_deck(deck), *name = setup_share_text_all(comm, deck), *theirs = setup_share_text_all(comm, mine);
+  char *found = NULL;
+  int status = STATUS_OK;
+  if (strcmp(mine, theirs)) {
+    bool same_name = !strcmp(deck, name);
+    status = same_name && access(mine, F_OK) ? STATUS_OK : deck_read_text(deck, &found);
+    if (!status && found && !deck_is_same_text(found, text))
+      status =
+          error_raise(STATUS_MISTAKE, "the deck %s is another than %s, which rank 0 (%s) has: give all ranks the same",
+                      mine, theirs, comm_get_host(comm, 0));
+  }
+  mem_free(found);
+  mem_free(mine);
+  mem_free(name);
+  mem_free(theirs);
+  return comm_agree_all(comm, status);
+}
+
+int setup_compare_params_all(struct comm *comm, const struct params *params) {
+  char *mine = params_format_shared(params), *theirs = setup_share_text_all(comm, mine);
+  char *who = mem_format("rank 0 (%s)", comm_get_host(comm, 0));
+  int status = params_compare_shared(params, theirs, who);
+  mem_free(who);
+  mem_free(theirs);
+  mem_free(mine);
+  return comm_agree_all(comm, status);
+}
+
 int setup_params_all(struct comm *comm, const char *deck, const char *const *overrides, int n_overrides,
                      struct params *params, char **deck_text) {
   char *text = NULL;
@@ -32,7 +77,13 @@ int setup_params_all(struct comm *comm, const char *deck, const char *const *ove
   status = comm_agree_all(comm, status);
   if (status) return status;
   text = broadcast_text_all(comm, text);
-  status = comm_agree_all(comm, params_parse(text, overrides, n_overrides, params));
+  if (deck) status = compare_deck_all(comm, deck, text);
+  if (!status) {
+    bool parsed = !params_parse(text, overrides, n_overrides, params);
+    status = comm_agree_all(comm, parsed ? STATUS_OK : error_status());
+    if (!status) status = setup_compare_params_all(comm, params);
+    if (status && parsed) params_fini(params);
+  }
   if (deck_text && !status)
     *deck_text = text;
   else

@@ -12,10 +12,17 @@
 struct comm;
 struct dataset;
 
-/* Reads the deck on rank 0 (NULL: none), broadcasts it, parses it everywhere. *deck_text (may be NULL) is the text, owned
- * by the caller. */
+/* Reads the deck on rank 0 (NULL: none), broadcasts it, parses it everywhere. A rank that was given another deck, or other
+ * values of keys that all must share, is STATUS_MISTAKE with its rank, the key and both values. *deck_text (may be NULL) is
+ * the text, owned by the caller. */
 int setup_params_all(struct comm *comm, const char *deck, const char *const *overrides, int n_overrides,
                      struct params *params, char **deck_text);
+
+/* Only the comparison of keys, of parameters that each rank has already. */
+int setup_compare_params_all(struct comm *comm, const struct params *params);
+
+/* A text of rank 0, on all ranks; owned by the caller. What other ranks give is not looked at. */
+char *setup_share_text_all(struct comm *comm, const char *text);
 
 /* The model that the parameters name; *json is its configuration's text, owned by the caller. */
 int setup_model_all(struct comm *comm, const struct params *params, struct model **model, char **json);

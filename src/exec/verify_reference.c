@@ -3,6 +3,7 @@
 #include "exec/verify_internal.h"
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "comm/watchdog.h"
@@ -113,12 +114,28 @@ static int open_trainer(struct reference_run *run) {
   return status ? status : load_weights(run);
 }
 
+/* Every rank reads the file by itself: the text of its model and the tokens tell copies apart. */
+static int compare_copies_all(const struct reference_run *run) {
+  const struct reference *r = &run->reference;
+  size_t bytes = (size_t)(r->n_steps * r->rows * r->time) * sizeof *r->tokens;
+  uint64_t mine = hash_bytes(r->config, strlen(r->config), 0), theirs;
+  mine = hash_bytes(r->labels, bytes, hash_bytes(r->tokens, bytes, mine));
+  theirs = mine;
+  comm_broadcast_all(run->comm, 0, &theirs, sizeof theirs);
+  int status = mine == theirs ? STATUS_OK
+                              : error_raise(STATUS_MISTAKE, "%s is another file than that of rank 0 (%s)", r->path,
+                                            comm_get_host(run->comm, 0));
+  return comm_agree_all(run->comm, status);
+}
+
 static int open_run_all(struct reference_run *run, const char *path, const char *const *overrides, int n_overrides) {
   int status = reference_open(path, &run->reference);
   if (!status) status = parse_params(run, overrides, n_overrides);
   if (!status) status = check_overrides(run);
   if (!status) status = open_model(run);
   status = comm_agree_all(run->comm, status);
+  if (!status) status = setup_compare_params_all(run->comm, &run->params);
+  if (!status) status = compare_copies_all(run);
   if (!status) watchdog_set_timeout(run->comm, run->params.run.hang_timeout);
   if (!status) status = comm_agree_all(run->comm, topo_init_all(run->comm, &run->topo));
   if (!status)

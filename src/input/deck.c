@@ -134,6 +134,27 @@ char *deck_wrap_text(const char *name, const char *yaml) {
 
 /* ---- taking the text apart ---- */
 
+/* The next deck of a text: its bytes; *name and *n_name, its name as it lies there. Returns what follows it. */
+static const char *take_source(const char *text, const char **name, size_t *n_name, const char **body, size_t *bytes) {
+  char *rest;
+  *bytes = (size_t)strtoull(text, &rest, 10);
+  *name = rest + 1;
+  *n_name = strcspn(*name, "\n");
+  *body = *name + *n_name + 1;
+  return *body + *bytes;
+}
+
+bool deck_is_same_text(const char *a, const char *b) {
+  for (a += sizeof MARK - 1, b += sizeof MARK - 1; *a && *b;) {
+    const char *name, *bodies[2];
+    size_t n_name, bytes[2];
+    a = take_source(a, &name, &n_name, &bodies[0], &bytes[0]);
+    b = take_source(b, &name, &n_name, &bodies[1], &bytes[1]);
+    if (bytes[0] != bytes[1] || memcmp(bodies[0], bodies[1], bytes[0])) return false;
+  }
+  return *a == *b;
+}
+
 static void add_entry(struct deck *deck, const char *section, const char *key, struct deck_place place,
                       const struct deck_node *value) {
   deck->entries = mem_resize(deck->entries, sizeof *deck->entries * (size_t)(deck->n_entries + 1));
@@ -175,15 +196,14 @@ void deck_parse(const char *text, struct deck *deck, struct mistakes *mistakes) 
   if (!text) return;
   CHECK(!strncmp(text, MARK, sizeof MARK - 1), "not a deck text");
   for (text += sizeof MARK - 1; *text;) {
-    char *rest;
-    size_t bytes = (size_t)strtoull(text, &rest, 10);
-    const char *name = rest + 1, *body = strchr(name, '\n') + 1;
+    const char *name, *body;
+    size_t n_name, bytes;
+    text = take_source(text, &name, &n_name, &body, &bytes);
     int64_t n = deck->n_files++;
     deck->files = mem_resize(deck->files, sizeof *deck->files * (size_t)deck->n_files);
     deck->roots = mem_resize(deck->roots, sizeof *deck->roots * (size_t)deck->n_files);
-    deck->files[n] = mem_format("%.*s", (int)(body - name - 1), name);
+    deck->files[n] = mem_format("%.*s", (int)n_name, name);
     deck_node_parse(body, bytes, deck->files[n], "", &deck->roots[n], NULL, mistakes);
-    text = body + bytes;
   }
   for (int64_t i = 0; i < deck->n_files; i++) add_root(deck, deck->files[i], &deck->roots[i], mistakes);
   deck->name = mem_strdup(deck->files[deck->n_files - 1]);

@@ -56,6 +56,9 @@ int deck_read_text(const char *path, char **text);
 /* The same form of text from YAML that is in no file; `name` is how messages call it. Owned by the caller. */
 char *deck_wrap_text(const char *name, const char *yaml);
 
+/* True when both texts have the same decks, whatever their names. */
+bool deck_is_same_text(const char *a, const char *b);
+
 /* Takes such a text apart. What is not a deck of the kind above goes to `mistakes`; what could be read is in the deck all
  * the same. NULL is the empty deck. */
 void deck_parse(const char *text, struct deck *deck, struct mistakes *mistakes);

@@ -7,15 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIXED = 1, MAY_CHANGE = 0 };
-
 #define OFFSET(section, key) offsetof(struct params, section.key)
 
 const struct param_row param_rows[PARAM_COUNT] = {
-#define KEY(section, key, TYPE, standard, range, unit, RESUME, help)                                                   \
-  {#section, #key, PARAM_##TYPE, OFFSET(section, key), standard, range, unit, RESUME, false, "", help},
+#define KEY(section, key, TYPE, standard, range, unit, BOND, help)                                                     \
+  {#section, #key, PARAM_##TYPE, OFFSET(section, key), standard, range, unit, PARAM_##BOND, false, "", help},
 #define MODEL_KEY(key, TYPE, family, range, help)                                                                      \
-  {"model", #key,   PARAM_##TYPE, OFFSET(model, key), "<as in Hugging Face's configuration>", range, "", FIXED,        \
+  {"model", #key,   PARAM_##TYPE, OFFSET(model, key), "<as in Hugging Face's configuration>", range, "", PARAM_FIXED,  \
    true,    family, help},
 #include "input/params.def"
 };

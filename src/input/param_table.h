@@ -5,6 +5,14 @@
 #include "input/params.h"
 #include <stddef.h>
 
+/* What a key is held to, between the lives of a run and between the ranks of a job. Keys of token files (MIX) name
+ * content: it and their weights are held to, wherever the files lie. */
+enum param_bond {
+  PARAM_FIXED,      /* may not change in a run that goes on; the same on all ranks */
+  PARAM_MAY_CHANGE, /* may change, and is the same on all ranks */
+  PARAM_BY_RANK,    /* may change, and differ from rank to rank */
+};
+
 struct param_row {
   const char *section, *key;
   enum param_type type;
@@ -12,7 +20,7 @@ struct param_row {
   const char *standard; /* default in deck syntax, or "<what happens without a value>" */
   const char *range;    /* "[1, inf)", a set of choices, or "" */
   const char *unit;
-  bool fixed;         /* may not change in a run that goes on */
+  enum param_bond bond;
   bool of_model;      /* handed to the model */
   const char *family; /* of_model: model types that have it, "" for all */
   const char *help;

@@ -188,7 +188,15 @@ int params_write_used(const struct params *params, const char *path);
 /* The same text for a file that lies at `path`; owned by the caller. */
 char *params_format_used(const struct params *params, const char *path);
 /* Holds the parameters of a run that goes on against the used.yml that it began with: STATUS_MISTAKE names each key that
- * may not change and did, with both values. Rank 0. */
-int params_compare_resume(const struct params *now, const char *used_path);
+ * may not change and did, with both values. Files that hold what a run is bound to (data.train, model.config) may lie
+ * elsewhere, as their content is compared by those who read them, unless `names` is set: then they may not, as there is
+ * nothing to compare. Rank 0. */
+int params_compare_resume(const struct params *now, const char *used_path, bool names);
+
+/* The keys that must be the same on all ranks, a line each, to be sent to the others; owned by the caller. */
+char *params_format_shared(const struct params *params);
+/* Holds this rank's parameters against such lines of another rank, which messages call `who` ("rank 0 (node1)"):
+ * STATUS_MISTAKE names each key that differs, with both values. */
+int params_compare_shared(const struct params *mine, const char *theirs, const char *who);
 
 #endif

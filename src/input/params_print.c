@@ -77,6 +77,13 @@ static void print_choices(FILE *out, const struct param_row *row) {
       fprintf(out, "  - `%s`: %s\n", choice->text, choice->help);
 }
 
+static const char *get_bond(const struct param_row *row) {
+  if (row->bond == PARAM_BY_RANK) return "may change, and differ between ranks";
+  if (row->bond == PARAM_MAY_CHANGE) return "may change";
+  return row->type == PARAM_MIX || row->type == PARAM_DECK_PATH ? "fixed: the content, not the place of files"
+                                                                : "fixed";
+}
+
 static void print_manual_key(FILE *out, const struct param_row *row) {
   char *text = describe(row);
   fprintf(out, "\n**`%s.%s`** — %s\n\n- %s%s%s%s\n", row->section, row->key, row->help,
@@ -85,7 +92,7 @@ static void print_manual_key(FILE *out, const struct param_row *row) {
   print_choices(out, row);
   fprintf(out, "- default: ");
   print_standard(out, row);
-  fprintf(out, "\n- in a run that goes on: %s\n", row->fixed ? "fixed" : "may change");
+  fprintf(out, "\n- in a run that goes on: %s\n", get_bond(row));
   mem_free(text);
 }
 

@@ -1,10 +1,9 @@
-/* params_write_used and params_compare_resume: the parameters of a run as a file, and that file as a witness. */
+/* params_write_used: the parameters of a run as a file. */
 #include "base/error.h"
 #include "base/mem.h"
-#include "input/deck.h"
-#include "input/mistakes.h"
 #include "input/param_table.h"
 #include "input/param_value.h"
+#include "input/params_compare.h"
 #include "input/params_print.h"
 #include <errno.h>
 #include <stdio.h>
@@ -12,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* realpath of what need not exist yet: of its folder, then. NULL when there is not even that. Owned by the caller. */
-static char *make_absolute(const char *path) {
+char *params_make_absolute(const char *path) {
   char *real = realpath(path, NULL), *copy;
   const char *slash = strrchr(path, '/');
   if (real) {
@@ -31,7 +29,7 @@ static char *make_absolute(const char *path) {
 
 /* The path as seen from the folder of `file`, so that both can be moved together; owned by the caller. */
 static char *make_relative(const char *path, const char *file) {
-  char *target = make_absolute(path), *from = make_absolute(file);
+  char *target = params_make_absolute(path), *from = params_make_absolute(file);
   char *text;
   if (target && from) {
     size_t common = 0;
@@ -111,50 +109,4 @@ int params_write_used(const struct params *params, const char *path) {
   if (!good) unlink(temporary);
   mem_free(temporary);
   return status;
-}
-
-/* ---- a run that goes on ---- */
-
-/* A text that is the same exactly when the value is; owned by the caller. */
-static char *format_to_compare(const struct params *params, enum param_id id) {
-  const struct param_row *row = &param_rows[id];
-  if (!params_is_set(params, id)) return mem_strdup("not set");
-  char *real = row->type == PARAM_DECK_PATH ? make_absolute(*(char *const *)param_read(params, row)) : NULL;
-  return real ? real : param_value_format(row, param_read(params, row));
-}
-
-static void compare_key(const struct params *now, const struct params *old, enum param_id id,
-                        struct mistakes *mistakes) {
-  const struct param_row *row = &param_rows[id];
-  bool constant =
-      now->optimizer.schedule == PARAMS_SCHEDULE_CONSTANT && old->optimizer.schedule == PARAMS_SCHEDULE_CONSTANT;
-  /* Its default follows run.steps, which may grow, and a constant rate does not use it. */
-  if (!row->fixed || (id == PARAM_optimizer_decay_steps && constant)) return;
-  char *before = format_to_compare(old, id), *after = format_to_compare(now, id);
-  const char *source = now->sources[id].text;
-  if (strcmp(before, after))
-    mistakes_add(mistakes,
-                 "%s: '%s.%s' was %s when this run began and is %s now; it may not change in a run that goes on: "
-                 "set it back, or take another run.folder",
-                 source ? source : "default", row->section, row->key, before, after);
-  mem_free(before);
-  mem_free(after);
-}
-
-int params_compare_resume(const struct params *now, const char *used_path) {
-  struct params old;
-  struct mistakes mistakes = {0};
-  char *text;
-  int status = deck_read_text(used_path, &text);
-  if (!status) status = params_parse(text, NULL, 0, &old);
-  if (status) {
-    mem_free(text);
-    return error_wrap("the parameters that this run began with cannot be read (put %s right, or move it away to go on "
-                      "without comparing)",
-                      used_path);
-  }
-  for (int id = 0; id < PARAM_COUNT; id++) compare_key(now, &old, (enum param_id)id, &mistakes);
-  params_fini(&old);
-  mem_free(text);
-  return mistakes_end(&mistakes);
 }
