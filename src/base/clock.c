@@ -1,12 +1,40 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 double clock_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds since this process began, from the ticks after boot that Linux keeps; negative when it does not tell. */
+static double read_age(void) {
+  char text[1024] = "";
+  unsigned long long ticks = 0;
+  struct timespec now;
+  FILE *stream = fopen("/proc/self/stat", "r");
+  if (!stream) return -1;
+  size_t n = fread(text, 1, sizeof text - 1, stream);
+  fclose(stream);
+  text[n] = '\0';
+  const char *at = strrchr(text, ')'); /* a name may hold spaces; the start is the 20th field after it */
+  for (int field = 0; at && field < 20; field++) at = strchr(at + 1, ' ');
+  if (!at || sscanf(at, "%llu", &ticks) != 1 || clock_gettime(CLOCK_BOOTTIME, &now)) return -1;
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+double clock_get_start(void) {
+  static double start;
+  if (start == 0) {
+    double age = read_age();
+    start = clock_now() - (age > 0 ? age : 0);
+  }
+  return start;
 }
 
 void clock_sleep(double seconds) {

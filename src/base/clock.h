@@ -3,6 +3,8 @@
 #define PENSTOCK_BASE_CLOCK_H
 
 double clock_now(void);
+/* clock_now() as it was when this process began; where the system does not tell, as it was at the first call. */
+double clock_get_start(void);
 void clock_sleep(double seconds);
 /* Until clock_now() is `instant`; returns at once when it has passed. */
 void clock_sleep_until(double instant);

@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "comm/watchdog.h"
-#include "exec/interrupt.h"
 #include "store/trace.h"
 
 #include <math.h>
@@ -39,36 +38,6 @@ static void on_end(void *context, const char *reason) {
   if (run->trainer) trainer_abandon(run->trainer);
   write_failure(run, reason);
   if (run->trace) trace_flush_alone(run->trace);
-}
-
-/* Ids and labels only where they are used: the middle of the pipeline needs shapes alone. */
-static int build_batch(const struct run *run, const struct dataset *dataset, int64_t first, int64_t rows,
-                       struct batch *batch) {
-  int64_t micro = run->params->data.micro_batch;
-  if (trainer_needs_tokens(run->trainer)) return batch_build(dataset, first, rows, micro, batch);
-  batch_build_shapes(dataset, first, rows, micro, batch);
-  return STATUS_OK;
-}
-
-/* Mean loss over evaluate_steps batches of the validation rows, each row at most once. */
-static double evaluate_all(struct run *run) {
-  const struct params *p = run->params;
-  int64_t rows = dataset_count_rows(run->validation), most = p->run.evaluate_steps * p->data.global_batch;
-  int64_t n = rows < most ? rows : most, labels = 0;
-  double sum = 0;
-  struct batch batch = {0};
-  for (int64_t first = 0; first < n; first += p->data.global_batch) {
-    int64_t left = n - first;
-    int status =
-        build_batch(run, run->validation, first, left < p->data.global_batch ? left : p->data.global_batch, &batch);
-    double part = 0;
-    if (!status) status = trainer_evaluate(run->trainer, &batch, run->step, &part);
-    if (status) run_die(run, status);
-    sum += part;
-    labels += batch.labels;
-  }
-  batch_fini(&batch);
-  return labels ? sum / (double)labels : NAN;
 }
 
 /* Names what was not finite; all ranks know it. */
@@ -119,72 +88,64 @@ static int weigh_output(const struct run *run, int status) {
   return STATUS_OK;
 }
 
-static int train_step_all(struct run *run, struct batch *batch) {
+static int train_step_all(struct run *run, struct batch *batch, bool *skipped) {
   const struct params *p = run->params;
   struct trainer_result result;
   int64_t step = run->step + 1;
-  int status = build_batch(run, run->train, run->next_sample, p->data.global_batch, batch);
+  int status =
+      trainer_build_batch(run->trainer, run->train, run->next_sample, p->data.global_batch, p->data.micro_batch, batch);
   if (!status) status = trainer_step(run->trainer, batch, step, &result);
   if (status) run_die(run, status);
   run_timed_note(run, &result);
   if (!result.finite) return raise_not_finite(run, step, &result);
+  *skipped = result.skipped;
   if (result.skipped) log_warn("step %lld has no label: it is skipped", (long long)step);
   run->step = step;
   run->next_sample += p->data.global_batch;
   run->tokens += batch->tokens;
-  run->step_seconds = result.seconds;
+  run->row.step = 0;
+  if (result.skipped) return STATUS_OK;
+  run_report_note(run, batch, &result);
+  return add_trace(run, &result);
+}
+
+static int flush_trace_all(struct run *run) {
+  if (!run->trace || !is_multiple(run->step, run->params->run.trace_every)) return STATUS_OK;
+  double start = clock_now();
+  int status = trace_flush_all(run->trace);
+  run_clock_note(&run->clock.flush, clock_now() - start);
+  return weigh_output(run, status);
+}
+
+/* What follows a step. A checkpoint that is due comes before the evaluation: whoever kills the run in there takes nothing of
+ * it away. */
+static int follow_step_all(struct run *run, bool skipped) {
   double validation = NAN;
-  /* Before the evaluation, whose times would take their place. */
-  if (!result.skipped) status = add_trace(run, &result);
-  if (run->validation && is_multiple(step, p->run.evaluate_every)) validation = evaluate_all(run);
-  if (!status && !result.skipped) status = weigh_output(run, run_report_step(run, batch, &result, validation));
-  if (is_multiple(step, p->run.trace_every)) {
-    status = comm_agree_all(run->comm, status);
-    if (!status && run->trace) status = weigh_output(run, trace_flush_all(run->trace));
-  }
-  return status;
-}
-
-/* Why this rank would stop now, "" for no reason. Rank 0 looks at the stop file and the clock. */
-static void find_stop(struct run *run, char reason[STOP_BYTES]) {
-  const char *signal = interrupt_get_signal();
-  double limit = run->params->run.wall_time, spent = clock_now() - run->started;
-  /* Another step and a checkpoint must still fit, with some room. */
-  double need = 1.5 * run->step_seconds + 2 * run->save_seconds + 0.01 * limit;
-  bool is_late = run->rank == 0 && limit > 0 && spent + need > limit;
-  bool is_told = run->rank == 0 && rundir_take_stop(run->dir);
-  snprintf(reason, STOP_BYTES, "%s", signal ? signal : is_late ? "run.wall_time" : is_told ? "the stop file" : "");
-}
-
-/* The reason of the lowest rank that has one, in run->stop; NULL when all go on. */
-static const char *find_stop_all(struct run *run) {
-  char *all = mem_alloc((size_t)run->size * STOP_BYTES), reason[STOP_BYTES] = "";
-  int64_t *offsets = MEM_NEW(int64_t, run->size + 1);
-  find_stop(run, reason);
-  comm_gather_all(run->comm, reason, STOP_BYTES, all, offsets);
-  run->stop[0] = '\0';
-  for (int r = 0; r < run->size && !run->stop[0]; r++) memcpy(run->stop, all + (int64_t)r * STOP_BYTES, STOP_BYTES);
-  mem_free(all);
-  mem_free(offsets);
-  return run->stop[0] ? run->stop : NULL;
+  int status = flush_trace_all(run);
+  if (!status && is_multiple(run->step, run->params->run.checkpoint_every)) status = run_save_all(run);
+  if (status || skipped) return status;
+  if (run_evaluation_is_due(run, run->step)) validation = run_evaluate_all(run);
+  return weigh_output(run, run_report_step(run, validation));
 }
 
 /* Trains until the last step or a reason to stop, which is returned in *stopped. */
 static int train_all(struct run *run, const char **stopped) {
   struct batch batch = {0};
   int status = STATUS_OK;
-  *stopped = NULL;
-  while (!status && run->step < run->params->run.steps) {
-    status = comm_agree_all(run->comm, train_step_all(run, &batch));
-    if (status) break;
-    const char *reason = find_stop_all(run);
-    if (reason && run->step < run->params->run.steps) { /* after the last step nothing is left to stop */
-      *stopped = reason;
-      break;
-    }
-    if (is_multiple(run->step, run->params->run.checkpoint_every)) status = run_save_all(run);
+  bool skipped = false;
+  /* A signal may have come while the run was set up. */
+  enum run_stop stop = run_find_stop_all(run, -INFINITY);
+  while (!status && stop == RUN_GO && run->step < run->params->run.steps) {
+    double start = clock_now();
+    status = comm_agree_all(run->comm, train_step_all(run, &batch, &skipped));
+    run_clock_note(&run->clock.step, clock_now() - start);
+    if (!status) status = comm_agree_all(run->comm, follow_step_all(run, skipped));
+    if (!status) stop = run_find_stop_all(run, run_clock_need_step(run));
   }
   batch_fini(&batch);
+  /* After the last step nothing is left to stop. */
+  bool early = !status && run->step < run->params->run.steps;
+  *stopped = !early ? NULL : stop == RUN_STOP ? run->stop_reason : "run.wall_time";
   return status;
 }
 
@@ -205,12 +166,21 @@ static int close_trace_all(struct run *run, int status) {
   return status ? status : traced;
 }
 
+/* The report, where there is time for it. */
+static void write_report(const struct run *run, const char *text) {
+  if (!run->conclude || run->step == 0) return;
+  if (run_clock_need_report(run) > run_clock_get_left(run))
+    log_line("no time is left for report.txt: penstock report %s makes it", run->folder);
+  else
+    run->conclude(run->folder, text);
+}
+
 /* A run that keeps time has saved nothing: one that is stopped cannot go on, and a job that is started again would never
  * end. What it measured is reported. */
 static int give_up_timed(struct run *run, const char *stopped) {
   char *text = mem_format("FAILED stopped by %s after step %lld of %lld; a timed run has no checkpoint to go on from",
                           stopped, (long long)run->step, (long long)run->params->run.steps);
-  if (run->conclude && run->rank == 0 && run->step > 0) run->conclude(run->folder, text);
+  if (run->rank == 0) write_report(run, text);
   int status = error_raise(STATUS_FAILED, "%s", text + strlen("FAILED "));
   mem_free(text);
   return status;
@@ -235,7 +205,7 @@ static int finish_all(struct run *run, int status, const char *stopped) {
     snprintf(text, sizeof text, "CHECKPOINTED step %lld", (long long)run->step);
     log_line("stopped by %s after step %lld; start the same command again to go on", stopped, (long long)run->step);
   }
-  if (run->conclude && run->step > 0) run->conclude(run->folder, text);
+  write_report(run, text);
   write_status(run, text);
   log_line("penstock: %s", text);
   return stopped ? STATUS_STOPPED : STATUS_OK;
@@ -250,7 +220,7 @@ int run_train_all(struct comm *comm, struct params *params, const char *command,
                     .rank = comm_get_rank(comm),
                     .size = comm_get_size(comm),
                     .saved_step = -1,
-                    .started = clock_now()};
+                    .clock = {.started = clock_get_start()}};
   watchdog_set_timeout(comm, params->run.hang_timeout);
   watchdog_set_hook(comm, on_end, &run);
   bool done = false;

@@ -12,7 +12,9 @@ struct cost;
 struct run_compare;
 struct trace;
 
-enum { STOP_BYTES = 24 }; /* room for a reason to stop */
+/* Whether to go on. */
+enum run_stop { RUN_GO, RUN_OUT_OF_TIME /* what is to come does not fit into run.wall_time */, RUN_STOP };
+enum { RUN_REASON_BYTES = 24 };
 
 struct run {
   struct comm *comm;     /* borrowed */
@@ -47,12 +49,17 @@ struct run {
 
   int64_t step, next_sample, tokens; /* done so far */
   int64_t saved_step;                /* of the newest checkpoint, -1: none */
-  double started, save_seconds;      /* clock at start; longest checkpoint so far */
-  double step_seconds;               /* of the last step, as rank 0 sees it */
-  char stop[STOP_BYTES];             /* why it stops before its last step: "SIGTERM", "run.wall_time", ... */
+  struct run_clock {
+    double started; /* clock_now() when the process began */
+    /* Seconds of the longest step, whole evaluation, batch of one, checkpoint and flush of the trace in this life, as
+     * run_clock_note keeps them; 0: there was none. */
+    double step, evaluation, batch, save, flush;
+  } clock;
+  char stop_reason[RUN_REASON_BYTES]; /* what ends the run, "SIGTERM"; "": nothing yet. On all ranks alike */
   /* Model FLOPs and seconds of this life's steps, without its first; of that one while it is alone. */
   double flops, flop_seconds;
   int64_t flop_steps;
+  struct metrics_row row; /* of the last step, on rank 0; its step is 0 where there is none */
 };
 
 /* `penstock train`: sets up, resumes, trains, saves. Collective; returns the status that is the exit code of every rank. The
@@ -87,15 +94,37 @@ double run_compare_step(const struct run *run, const struct trainer_result *resu
  * rank alone: the trace cannot be written. */
 int run_compare_end_all(const struct run *run);
 
+/* run_clock.c: run.wall_time, and other reasons to stop. Seconds that are left: rank 0 alone keeps time, on others and without
+ * a limit all is left (infinite). */
+double run_clock_get_left(const struct run *run);
+/* Seconds that the end of the run takes from here: checkpoint, trace, report, MPI; its report alone; one more step with what
+ * follows it and the end. */
+double run_clock_need_end(const struct run *run);
+double run_clock_need_report(const struct run *run);
+double run_clock_need_step(const struct run *run);
+/* Takes a measured time into the longest of its kind. */
+void run_clock_note(double *longest, double seconds);
+/* RUN_STOP when a rank has a signal or there is a stop file, now or in an earlier call; stop_reason says which.
+ * RUN_OUT_OF_TIME when `need` seconds are not left (rank 0's counts). Collective, alike on all ranks. */
+enum run_stop run_find_stop_all(struct run *run, double need);
+
+/* run_evaluate.c: whether the step is one that an evaluation follows. */
+bool run_evaluation_is_due(const struct run *run, int64_t step);
+/* Mean loss over evaluate_steps batches of the validation rows, each row at most once. NaN, with a line in the log, when it
+ * was broken off: a reason to stop came, or the rest of it would not leave the time that the end takes. Collective. */
+double run_evaluate_all(struct run *run);
+
 /* run_save.c: a checkpoint of the current step; obeys run.on_save_error (a failure with `continue` is a warning and OK).
  * Collective. */
 int run_save_all(struct run *run);
 /* Loads the newest valid checkpoint of the folder, else model.init_from, else initial values. Collective. */
 int run_restore_all(struct run *run);
 
-/* run_report.c: the line of a step, metrics.csv, the time left. Rank 0 acts, all may call. `validation` is NaN when there
- * was no evaluation. */
-int run_report_step(struct run *run, const struct batch *batch, const struct trainer_result *result, double validation);
+/* run_report.c: the row of the step just done, kept in run->row. Rank 0 acts, all may call. */
+void run_report_note(struct run *run, const struct batch *batch, const struct trainer_result *result);
+/* Its line and its place in metrics.csv, once everything of it is known. `validation` is NaN when there was no evaluation.
+ * Rank 0 acts, all may call. */
+int run_report_step(struct run *run, double validation);
 /* Header of the log: versions, ranks and cores, model, data, plan, memory. Collective. */
 void run_report_start_all(struct run *run);
 /* The share of device.peak_tflops that the steps reached, if there were any: "n/a" where no peak is given, a warning above

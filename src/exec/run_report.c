@@ -68,22 +68,26 @@ void run_report_share(const struct run *run) {
         share, peak);
 }
 
-int run_report_step(struct run *run, const struct batch *batch, const struct trainer_result *result,
-                    double validation) {
-  if (run->rank != 0) return STATUS_OK;
+void run_report_note(struct run *run, const struct batch *batch, const struct trainer_result *result) {
+  if (run->rank != 0) return;
   double flops = get_batch_flops(run, batch);
   count_flops(run, flops, result->seconds);
-  struct metrics_row row = {.step = run->step,
-                            .tokens = run->tokens,
-                            .loss = result->loss,
-                            .lr = result->lr,
-                            .grad_norm = result->grad_norm,
-                            .step_ms = result->seconds * 1e3,
-                            .tokens_per_s = (double)batch->tokens / result->seconds,
-                            .tflops = flops / result->seconds / 1e12,
-                            .validation_loss = validation};
-  log_step(run, &row);
-  return metrics_append(run->dir, &row);
+  run->row = (struct metrics_row){.step = run->step,
+                                  .tokens = run->tokens,
+                                  .loss = result->loss,
+                                  .lr = result->lr,
+                                  .grad_norm = result->grad_norm,
+                                  .step_ms = result->seconds * 1e3,
+                                  .tokens_per_s = (double)batch->tokens / result->seconds,
+                                  .tflops = flops / result->seconds / 1e12,
+                                  .validation_loss = NAN};
+}
+
+int run_report_step(struct run *run, double validation) {
+  if (run->rank != 0) return STATUS_OK;
+  run->row.validation_loss = validation;
+  log_step(run, &run->row);
+  return metrics_append(run->dir, &run->row);
 }
 
 static void log_data(const struct dataset *dataset, const char *name) {

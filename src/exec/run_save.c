@@ -19,13 +19,14 @@ int run_save_all(struct run *run) {
   struct checkpoint_info info = {.step = run->step,
                                  .next_sample = run->next_sample,
                                  .tokens = run->tokens,
-                                 .seed = (uint64_t)run->params->run.seed};
+                                 .seed = (uint64_t)run->params->run.seed,
+                                 .row = run->row};
   int status = checkpoint_write_all(run->comm, folder, run->model, run->model_json, run->deck, &info, &part,
                                     run->params->run.keep_checkpoints);
   double seconds = clock_now() - start;
   mem_free(folder);
   if (!status) {
-    if (seconds > run->save_seconds) run->save_seconds = seconds;
+    if (seconds > run->clock.save) run->clock.save = seconds;
     run->saved_step = run->step;
     log_line("checkpoint of step %lld written in %.2f s", (long long)run->step, seconds);
     return STATUS_OK;
@@ -68,6 +69,7 @@ int run_restore_all(struct run *run) {
     run->step = run->saved_step = info.step;
     run->next_sample = info.next_sample;
     run->tokens = info.tokens;
+    run->row = info.row;
   }
   return status;
 }

@@ -118,9 +118,25 @@ static int open_trainer_all(struct run *run) {
   return comm_agree_all(run->comm, trainer_create(&config, &run->trainer));
 }
 
+/* The row of a checkpoint's step is written after the evaluation of that step. Of a run that was killed between the two, the
+ * checkpoint has it. */
+static int restore_row(const struct run *run) {
+  struct metrics_row *rows = NULL;
+  int64_t n = 0;
+  if (run->row.step == 0) return STATUS_OK;
+  char *path = make_path(run, "metrics.csv");
+  int status = metrics_read(path, &rows, &n);
+  bool lacks = n > 0 ? rows[n - 1].step < run->row.step : run->row.step == 1;
+  if (!status && lacks) status = metrics_append(run->dir, &run->row);
+  mem_free(path);
+  mem_free(rows);
+  return status;
+}
+
 /* Files that grow with the steps, cut back to where the run goes on. */
 static int open_outputs_all(struct run *run) {
   int status = run->rank == 0 ? metrics_open(run->dir, run->step) : STATUS_OK;
+  if (run->rank == 0 && !status) status = restore_row(run);
   status = comm_agree_all(run->comm, status);
   if (status || run->params->run.trace_every == 0) return status;
   char *path = make_path(run, "trace.h5");

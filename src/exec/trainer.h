@@ -11,6 +11,7 @@
 
 struct comm;
 struct cost;
+struct dataset;
 struct spill;
 
 struct trainer_config {
@@ -78,6 +79,10 @@ bool trainer_keeps_time(const struct trainer *trainer);
 
 /* True when this rank needs a batch's tokens and labels (it holds embedding or head), not its shapes alone. */
 bool trainer_needs_tokens(const struct trainer *trainer);
+
+/* Rows of a dataset as a batch (batch_build): ids and labels only where this rank needs them. */
+int trainer_build_batch(const struct trainer *trainer, const struct dataset *dataset, int64_t first, int64_t rows,
+                        int64_t micro_batch, struct batch *batch);
 
 /* One optimizer step (from 1) on a batch. Collective. A status that is not OK is this rank's own and leaves the other ranks
  * waiting: the caller ends the job. The measured peak equals the predicted one (CHECK). */

@@ -110,21 +110,6 @@ static void gather_hashes_all(struct save *save, const struct checkpoint_job *jo
 
 /* ---- the structure, by rank 0 ---- */
 
-static int write_attributes(const struct save *save, struct h5_file *file) {
-  const struct {
-    const char *name;
-    int64_t value;
-  } numbers[] = {{"version", CHECKPOINT_VERSION},          {"step", save->info->step},
-                 {"next_sample", save->info->next_sample}, {"tokens", save->info->tokens},
-                 {"seed", (int64_t)save->info->seed},      {"n_layers", save->model->n_layers}};
-  int status = h5_write_text(file, "/", "format", CHECKPOINT_FORMAT);
-  if (!status) status = h5_write_text(file, "/", "model", save->model_json);
-  if (!status) status = h5_write_text(file, "/", "deck", save->deck);
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !status; i++)
-    status = h5_write_int(file, "/", numbers[i].name, numbers[i].value);
-  return status;
-}
-
 static int write_structure(struct save *save) {
   struct h5_file *file;
   int64_t needed = 0;
@@ -135,7 +120,7 @@ static int write_structure(struct save *save) {
   if (there >= 0 && there < needed) return disk_raise_write(save->temporary, ENOSPC, needed);
   status = h5_create(save->temporary, &file);
   if (status) return status;
-  status = write_attributes(save, file);
+  status = checkpoint_write_info(file, save->info, save->model, save->model_json, save->deck);
   for (int64_t i = 0; i < save->n_slots && !status; i++) {
     char path[CHECKPOINT_PATH_BYTES];
     const struct tensor *tensor = save->slots[i].tensor;

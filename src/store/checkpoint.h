@@ -1,6 +1,7 @@
 /* A checkpoint is one HDF5 file, stored by layer so that it loads at any stage count: /layers/NNN/<tensor> weights,
  * /optimizer/m/NNN/<tensor>, /optimizer/v/NNN/<tensor>, each a contiguous dataset with its XXH3 as attribute `xxh3`;
- * attributes format, version, step, next_sample, tokens, seed, n_layers, model (the config's JSON), deck (used.yml's text).
+ * attributes format, version, step, next_sample, tokens, seed, n_layers, model (the config's JSON), deck (used.yml's text),
+ * and what was measured of its step (the columns of metrics.csv, but those of an evaluation, which comes later).
  * Rank 0 writes the structure and reserves the room of the whole file, then every rank writes its own arrays at their
  * places; under a temporary name, synced, renamed; only then listed in checkpoints/index.txt (step, bytes, hash, file
  * name), which is rewritten atomically. The newest `keep` stay (0: all). The files are checked against the index (size,
@@ -11,6 +12,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "store/rundir.h"
 
 struct comm;
 struct model;
@@ -30,6 +33,7 @@ struct checkpoint_info {
   int64_t next_sample; /* data position */
   int64_t tokens;      /* real tokens trained on so far */
   uint64_t seed;
+  struct metrics_row row; /* of the step, on rank 0; its step is 0 where it is not known */
 };
 
 /* Writes step `info->step` into `folder` (RUN/checkpoints) and prunes. Collective. On any failure (full disk, folder not

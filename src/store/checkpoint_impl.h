@@ -9,6 +9,7 @@
 #include "store/checkpoint.h"
 
 struct h5_file;
+struct model;
 struct tensor;
 
 #define CHECKPOINT_FORMAT "penstock-checkpoint"
@@ -38,6 +39,13 @@ void checkpoint_write_hash(struct h5_file *file, const char *path, uint64_t hash
 /* STATUS_FAILED when the array is not the one that was written. */
 int checkpoint_check_hash(struct h5_file *file, const char *file_path, const char *path, const float *data,
                           int64_t count);
+
+/* ---- checkpoint_info.c: the attributes of a file ---- */
+
+int checkpoint_write_info(struct h5_file *file, const struct checkpoint_info *info, const struct model *model,
+                          const char *model_json, const char *deck);
+/* STATUS_MISTAKE for a file that is no checkpoint, or a newer program's; path names it. */
+int checkpoint_read_info(struct h5_file *file, const char *path, struct checkpoint_info *info, int64_t *n_layers);
 
 /* A part of a rank's work. */
 struct checkpoint_job {

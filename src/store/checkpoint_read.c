@@ -58,26 +58,6 @@ static int verify_all(struct comm *comm, const char *path, bool *unlisted) {
 
 /* ---- does it fit the model ---- */
 
-static int read_info(struct h5_file *file, const char *path, struct checkpoint_info *info, int64_t *n_layers) {
-  char *format = NULL;
-  int64_t version = 0, seed = 0;
-  int status = h5_read_text(file, "/", "format", &format);
-  if (!status && strcmp(format, CHECKPOINT_FORMAT))
-    status = error_raise(STATUS_MISTAKE, "%s is no checkpoint: its format is '%s'", path, format);
-  mem_free(format);
-  if (!status) status = h5_read_int(file, "/", "version", &version);
-  if (!status && version > CHECKPOINT_VERSION)
-    status = error_raise(STATUS_MISTAKE, "%s has version %" PRId64 ", this program reads up to %d: use a newer program",
-                         path, version, CHECKPOINT_VERSION);
-  if (!status) status = h5_read_int(file, "/", "step", &info->step);
-  if (!status) status = h5_read_int(file, "/", "next_sample", &info->next_sample);
-  if (!status) status = h5_read_int(file, "/", "tokens", &info->tokens);
-  if (!status) status = h5_read_int(file, "/", "seed", &seed);
-  if (!status) status = h5_read_int(file, "/", "n_layers", n_layers);
-  info->seed = (uint64_t)seed;
-  return status;
-}
-
 struct name_check {
   const char *path, *group;
   const struct layer *layer;
@@ -143,7 +123,7 @@ static struct checkpoint_job *list_jobs(const struct load *load, int64_t *n, int
 static int run_load_all(struct load *load, struct checkpoint_info *info) {
   int64_t n_layers = 0, n_jobs, *bytes;
   int status = h5_open(load->path, false, &load->file);
-  if (!status) status = read_info(load->file, load->path, info, &n_layers);
+  if (!status) status = checkpoint_read_info(load->file, load->path, info, &n_layers);
   if (!status) status = check_model(load, n_layers);
   status = comm_agree_all(load->comm, status);
   if (status) return status;
@@ -200,7 +180,7 @@ int checkpoint_check_content(const char *path, void (*poll)(void *context), void
   int64_t n_layers = 0;
   int status = h5_open(path, false, &content.file);
   if (status) return status;
-  status = read_info(content.file, path, &info, &n_layers);
+  status = checkpoint_read_info(content.file, path, &info, &n_layers);
   for (int set = 0; set < CHECKPOINT_SETS; set++)
     for (int32_t l = 0; l < n_layers && !status; l++) {
       char group[CHECKPOINT_PATH_BYTES];

@@ -16,18 +16,6 @@
 #include "store/disk.h"
 #include "store/rundir_impl.h"
 
-/* The columns in their order; new ones are added at the end. Type: int64_t or double. */
-#define METRICS_COLUMNS(X)                                                                                             \
-  X(step, INTEGER)                                                                                                     \
-  X(loss, REAL)                                                                                                        \
-  X(tokens, INTEGER)                                                                                                   \
-  X(lr, REAL)                                                                                                          \
-  X(grad_norm, REAL)                                                                                                   \
-  X(step_ms, REAL)                                                                                                     \
-  X(tokens_per_s, REAL)                                                                                                \
-  X(tflops, REAL)                                                                                                      \
-  X(validation_loss, REAL)
-
 enum column_kind { INTEGER, REAL };
 static const struct {
   const char *name;

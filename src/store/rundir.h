@@ -36,11 +36,25 @@ int rundir_check_output(const char *option, const char *path);
 /* Version, configure summary, hosts, command line, start time. `text` is the body. */
 int rundir_write_manifest(struct rundir *dir, const char *text);
 
-/* One row of metrics.csv: step,loss,tokens,lr,grad_norm,step_ms,tokens_per_s,tflops,validation_loss; NaN is an empty
- * field. Reals have as many digits as read back the same. */
+/* The columns of metrics.csv in their order; new ones are added at the end. X(name, type): INTEGER is int64_t, REAL double. */
+#define METRICS_COLUMNS(X)                                                                                             \
+  X(step, INTEGER)                                                                                                     \
+  X(loss, REAL)                                                                                                        \
+  X(tokens, INTEGER)                                                                                                   \
+  X(lr, REAL)                                                                                                          \
+  X(grad_norm, REAL)                                                                                                   \
+  X(step_ms, REAL)                                                                                                     \
+  X(tokens_per_s, REAL)                                                                                                \
+  X(tflops, REAL)                                                                                                      \
+  X(validation_loss, REAL)
+
+/* One row; NaN is an empty field. Reals are written with as many digits as read back the same. */
 struct metrics_row {
-  int64_t step, tokens;
-  double loss, lr, grad_norm, step_ms, tokens_per_s, tflops, validation_loss;
+#define METRICS_INTEGER int64_t
+#define METRICS_REAL double
+#define X(name, type) METRICS_##type name;
+  METRICS_COLUMNS(X)
+#undef X
 };
 /* Opens metrics.csv for appending after removing rows of steps above last_step, and nothing else: comments, empty lines and
  * what is no row stay (the last with a warning), in the places and with the ends of lines that they have. Columns that an

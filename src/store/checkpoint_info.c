@@ -1,0 +1,84 @@
+/* What a checkpoint says of itself: the attributes of its file. */
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "model/model.h"
+#include "store/checkpoint_impl.h"
+#include "store/h5.h"
+
+/* The columns of metrics.csv that are measured; step and tokens are the checkpoint's own. */
+enum column_kind { INTEGER, REAL };
+static const struct {
+  const char *name;
+  enum column_kind kind;
+  size_t offset;
+} columns[] = {
+#define X(name, kind) {#name, kind, offsetof(struct metrics_row, name)},
+    METRICS_COLUMNS(X)
+#undef X
+};
+enum { N_COLUMNS = sizeof columns / sizeof *columns };
+
+static int write_row(struct h5_file *file, const struct metrics_row *row) {
+  int status = STATUS_OK;
+  for (int c = 0; c < N_COLUMNS && !status; c++) {
+    if (columns[c].kind != REAL) continue;
+    double value;
+    memcpy(&value, (const char *)row + columns[c].offset, sizeof value);
+    if (!isnan(value)) status = h5_write_double(file, "/", columns[c].name, value);
+  }
+  return status;
+}
+
+/* Files of before have no loss. */
+static void read_row(struct h5_file *file, struct checkpoint_info *info) {
+  info->row = (struct metrics_row){.step = info->step, .tokens = info->tokens};
+  for (int c = 0; c < N_COLUMNS; c++) {
+    double value;
+    if (columns[c].kind != REAL) continue;
+    if (h5_read_double(file, "/", columns[c].name, &value)) value = NAN;
+    memcpy((char *)&info->row + columns[c].offset, &value, sizeof value);
+  }
+  error_clear();
+  if (isnan(info->row.loss)) info->row.step = 0;
+}
+
+int checkpoint_write_info(struct h5_file *file, const struct checkpoint_info *info, const struct model *model,
+                          const char *model_json, const char *deck) {
+  const struct {
+    const char *name;
+    int64_t value;
+  } numbers[] = {{"version", CHECKPOINT_VERSION}, {"step", info->step},          {"next_sample", info->next_sample},
+                 {"tokens", info->tokens},        {"seed", (int64_t)info->seed}, {"n_layers", model->n_layers}};
+  int status = h5_write_text(file, "/", "format", CHECKPOINT_FORMAT);
+  if (!status) status = h5_write_text(file, "/", "model", model_json);
+  if (!status) status = h5_write_text(file, "/", "deck", deck);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !status; i++)
+    status = h5_write_int(file, "/", numbers[i].name, numbers[i].value);
+  return status || info->row.step == 0 ? status : write_row(file, &info->row);
+}
+
+int checkpoint_read_info(struct h5_file *file, const char *path, struct checkpoint_info *info, int64_t *n_layers) {
+  char *format = NULL;
+  int64_t version = 0, seed = 0;
+  int status = h5_read_text(file, "/", "format", &format);
+  if (!status && strcmp(format, CHECKPOINT_FORMAT))
+    status = error_raise(STATUS_MISTAKE, "%s is no checkpoint: its format is '%s'", path, format);
+  mem_free(format);
+  if (!status) status = h5_read_int(file, "/", "version", &version);
+  if (!status && version > CHECKPOINT_VERSION)
+    status = error_raise(STATUS_MISTAKE, "%s has version %" PRId64 ", this program reads up to %d: use a newer program",
+                         path, version, CHECKPOINT_VERSION);
+  if (!status) status = h5_read_int(file, "/", "step", &info->step);
+  if (!status) status = h5_read_int(file, "/", "next_sample", &info->next_sample);
+  if (!status) status = h5_read_int(file, "/", "tokens", &info->tokens);
+  if (!status) status = h5_read_int(file, "/", "seed", &seed);
+  if (!status) status = h5_read_int(file, "/", "n_layers", n_layers);
+  info->seed = (uint64_t)seed;
+  if (!status) read_row(file, info);
+  return status;
+}
