@@ -120,10 +120,10 @@ start() {
 
 # list_ranks RUN [RANK]: processes of a run's ranks, or of one rank; '' is any run of this test.
 list_ranks() {
-  local pid pattern="^run.folder=$work/$1"
+  local pid name pattern="^run.folder=$work/$1"
   [ -n "$1" ] && pattern=$pattern'$'
   for pid in /proc/[0-9]*; do
-    [ "$(cat "$pid/comm" 2> /dev/null)" = penstock ] || continue
+    { read -r name < "$pid/comm"; } 2> /dev/null && [ "$name" = penstock ] || continue
     tr '\0' '\n' 2> /dev/null < "$pid/cmdline" | grep -q -- "$pattern" || continue
     if [ $# -gt 1 ]; then tr '\0' '\n' 2> /dev/null < "$pid/environ" | grep -qx "PMI_RANK=$2" || continue; fi
     echo "${pid#/proc/}"
