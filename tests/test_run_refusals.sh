@@ -18,6 +18,7 @@ refuse() {
   codes=$(grep -c '^exit code 2$' "$output")
   check [ "$codes" = "$ranks" ] || fail "$codes of $ranks ranks ended with exit code 2"
   says_once '^penstock: error: '
+  says_not '^penstock: FAILED' # the reason is said once
   says_not '^#   step'
 }
 
@@ -41,6 +42,7 @@ refuse_ranks() {
   code=$?
   ends 2
   says_once '^penstock: error: '
+  says_not '^penstock: FAILED' # the reason is said once
   says_not '^#   step'
 }
 
@@ -220,6 +222,54 @@ name="rows longer than rotary positions were meant for"
 train rotary 2 -D data.sequence_length=17
 ends 0
 says_once "warning: .*sequence_length 17.*max_position_embeddings 16"
+
+name="threads from the environment"
+for case in "2 :2" " 3, 1:3" abc: 0: 1e3: 5000: -1: : 2,x:; do
+  export OMP_NUM_THREADS=${case%:*}
+  sed '/threads:/d' "$deck" > threads.yml
+  deck=$work/threads.yml
+  train threads 1 -D run.steps=0
+  ends 0
+  wanted=${case##*:}
+  if [ -n "$wanted" ]; then
+    says "rank 0 on .*: $wanted thread"
+    says_not 'warning: OMP'
+  else
+    says_once "warning: OMP_NUM_THREADS is '$OMP_NUM_THREADS', no number of threads from 1 to 4096: every rank takes the cores"
+  fi
+  rm -rf threads
+  deck=$work/deck.yml
+done
+export OMP_NUM_THREADS=1
+
+name="cores that a file of another machine has"
+core=$(sed -n 's/^Cpus_allowed_list:.*[^0-9]\([0-9]*\)$/\1/p' /proc/self/status)
+for variable in HWLOC_SYNTHETIC="core:512 pu:1" HWLOC_XMLFILE=/nowhere HWLOC_COMPONENTS=-linux HWLOC_THISSYSTEM=0; do
+  launch=("${launcher[@]}")
+  launcher=(env "$variable" taskset -c "$core" "${launcher[@]}")
+  train cores 1 -D run.steps=0 -D device.threads=1
+  ends 0
+  says "rank 0 on .*: 1 thread, core $core\$"
+  launcher=("${launch[@]}")
+  rm -rf cores
+done
+
+name="a limit on address space"
+grep -v device_limit "$deck" | grep -v '^memory:' > unlimited.yml
+deck=$work/unlimited.yml
+(
+  ulimit -v 300000
+  refused_deck=unlimited.yml refuse address 2 -D model.hidden_size=1024
+  says "rank 0 may use [0-9]+ bytes of what its limits leave \(ulimit -v is 300000 kB\)"
+  says "what would fit: memory.device_limit of rank 0"
+  train address 2
+  ends 0
+  train exhausted 2 -D model.hidden_size=1024 -D "memory.device_limit=1 GiB"
+  ends 1
+  says "ulimit -v is 300000 kB"
+  [ $failures = 0 ]
+) || failures=$((failures + 1))
+deck=$work/deck.yml
 
 name="a command line"
 for arguments in "" "$deck $deck" "$deck --nonsense" "$deck -D run.steps"; do

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,6 +62,17 @@ static void test_binding(struct comm *comm, const cpu_set_t *allowed) {
   T_CHECK(topo_init_all(comm, &topo) == STATUS_OK, "%s", error_text());
   T_CHECK(topo.n_cores == 1 && topo.cores[0] == core, "bound to core %d, uses %d", core, topo.cores[0]);
   topo_fini(&topo);
+  /* Variables by which hwloc takes another machine for this one do not move a rank. */
+  const char *variables[][2] = {
+      {"HWLOC_SYNTHETIC", "core:64 pu:2"}, {"HWLOC_XMLFILE", "nowhere.xml"}, {"HWLOC_THISSYSTEM", "0"}};
+  for (int i = 0; i < 3; i++) {
+    setenv(variables[i][0], variables[i][1], 1);
+    T_CHECK(topo_init_all(comm, &topo) == STATUS_OK, "%s", error_text());
+    T_CHECK(topo.n_cores == 1 && topo.cores[0] == core, "%s: bound to core %d, uses %d", variables[i][0], core,
+            topo.cores[0]);
+    topo_fini(&topo);
+    unsetenv(variables[i][0]);
+  }
   sched_setaffinity(0, sizeof *allowed, allowed);
 }
 
@@ -109,6 +121,21 @@ static void test_limits(void) {
   mem_free(command);
 }
 
+/* A limit on the address space of the process bounds what it may use. */
+static void test_room(struct comm *comm) {
+  struct rlimit old, limit;
+  struct topo topo;
+  T_CHECK(getrlimit(RLIMIT_AS, &old) == 0, "getrlimit");
+  limit = old;
+  limit.rlim_cur = (rlim_t)3 << 30;
+  T_CHECK(setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit");
+  T_CHECK(mem_get_room() > 1 << 20 && mem_get_room() < (int64_t)3 << 30, "room %" PRId64, mem_get_room());
+  T_CHECK(!strcmp(mem_describe_limits(), " (ulimit -v is 3145728 kB)"), "'%s'", mem_describe_limits());
+  T_CHECK(topo_init_all(comm, &topo) == STATUS_OK && topo.memory_share_bytes < mem_get_room(), "share");
+  topo_fini(&topo);
+  setrlimit(RLIMIT_AS, &old);
+}
+
 int main(int argc, char **argv) {
   struct comm *comm;
   if (comm_open_all(&argc, &argv, false, &comm) != STATUS_OK) {
@@ -121,6 +148,7 @@ int main(int argc, char **argv) {
   T_CHECK(sched_getaffinity(0, sizeof allowed, &allowed) == 0, "affinity");
   test_sharing(comm, &allowed);
   test_binding(comm, &allowed);
+  test_room(comm);
   if (rank == 0) test_limits();
   int failed = comm_agree_all(comm, t_failures ? STATUS_FAILED : STATUS_OK);
   comm_close_all(&comm);

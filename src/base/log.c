@@ -49,7 +49,8 @@ static void write_line(int descriptor, const char *prefix, const char *format, v
   if (wanted > 0) used += (size_t)wanted < room ? (size_t)wanted : room - 1;
   if (used == 0 || line[used - 1] != '\n') line[used++] = '\n';
   bool written = write_whole(descriptor, line, used);
-  bool logged = own_rank == 0 && file_descriptor >= 0 && write_whole(file_descriptor, line, used);
+  bool logged = own_rank == 0 && file_descriptor >= 0 && descriptor != file_descriptor &&
+                write_whole(file_descriptor, line, used);
   if (descriptor == STDOUT_FILENO && !written && !logged) has_lost = true;
 }
 
@@ -60,6 +61,14 @@ void log_line(const char *format, ...) {
   va_list list;
   va_start(list, format);
   write_line(STDOUT_FILENO, "", format, list);
+  va_end(list);
+}
+
+void log_file_line(const char *format, ...) {
+  if (own_rank != 0 || file_descriptor < 0) return;
+  va_list list;
+  va_start(list, format);
+  write_line(file_descriptor, "", format, list);
   va_end(list);
 }
 

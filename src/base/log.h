@@ -17,6 +17,9 @@ int log_open_file(const char *path);
 /* One line from rank 0 on standard output and in the log file; a newline is added. No effect on other ranks. */
 void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* One line from rank 0 in the log file alone: what standard output or error has in other words already. */
+void log_file_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* True when a line of log_line reached nobody: standard output did not take it, and there was no log file, or it did not
  * either. Never false again. */
 bool log_has_lost(void);

@@ -90,7 +90,7 @@ static int open_deck_all(struct profile_job *job) {
   if (status) return status;
   watchdog_set_timeout(job->comm, p->run.hang_timeout);
   status = comm_agree_all(job->comm, check_params(p));
-  if (!status) status = comm_agree_all(job->comm, topo_init_all(job->comm, &job->topo));
+  if (!status) status = setup_topo_all(job->comm, p, &job->topo);
   if (!status) status = setup_model_all(job->comm, p, &job->model, &job->json);
   if (!status) status = comm_agree_all(job->comm, request_check_positions(p, job->model));
   if (!status) status = comm_agree_all(job->comm, find_longest(job));

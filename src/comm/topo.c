@@ -1,10 +1,13 @@
 #include "comm/topo.h"
 
+#include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <hwloc.h>
+#include <hwloc/linux.h>
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -85,19 +88,22 @@ int64_t topo_read_memory(const char *root) {
 
 /* ---- cores ---- */
 
-/* OS numbers of the first allowed hardware thread of each core in `mask`; owned by the caller. */
-static int *list_cores(hwloc_topology_t machine, hwloc_const_bitmap_t mask, int *n) {
-  int depth = hwloc_get_type_or_below_depth(machine, HWLOC_OBJ_CORE);
-  int total = (int)hwloc_get_nbobjs_by_depth(machine, depth);
-  int *cores = MEM_NEW(int, total + 1);
-  hwloc_bitmap_t part = hwloc_bitmap_alloc();
+/* OS numbers of the first hardware thread in `mask` of each core; owned by the caller. Where the system does not say which
+ * threads share a core, each has its own. */
+static int *list_cores(hwloc_const_bitmap_t mask, int *n) {
+  int *cores = MEM_NEW(int, hwloc_bitmap_weight(mask) + 1);
+  hwloc_bitmap_t left = hwloc_bitmap_dup(mask), core = hwloc_bitmap_alloc();
   *n = 0;
-  for (int i = 0; i < total; i++) {
-    hwloc_obj_t core = hwloc_get_obj_by_depth(machine, depth, (unsigned)i);
-    hwloc_bitmap_and(part, core->cpuset, mask);
-    if (!hwloc_bitmap_iszero(part)) cores[(*n)++] = hwloc_bitmap_first(part);
+  for (int thread; (thread = hwloc_bitmap_first(left)) >= 0;) {
+    char *path = mem_format("/sys/devices/system/cpu/cpu%d/topology/thread_siblings", thread);
+    cores[(*n)++] = thread;
+    if (hwloc_linux_read_path_as_cpumask(path, core) != 0) hwloc_bitmap_zero(core);
+    hwloc_bitmap_set(core, (unsigned)thread);
+    hwloc_bitmap_andnot(left, left, core);
+    mem_free(path);
   }
-  hwloc_bitmap_free(part);
+  hwloc_bitmap_free(left);
+  hwloc_bitmap_free(core);
   return cores;
 }
 
@@ -131,10 +137,10 @@ static void compare_masks(struct comm *comm, hwloc_const_bitmap_t own, struct sh
   free(text);
 }
 
-static void share_cores(struct comm *comm, hwloc_topology_t machine, hwloc_const_bitmap_t mask, struct topo *topo) {
+static void share_cores(struct comm *comm, hwloc_const_bitmap_t mask, struct topo *topo) {
   struct sharing sharing;
   compare_masks(comm, mask, &sharing);
-  int n, *cores = list_cores(machine, mask, &n);
+  int n, *cores = list_cores(mask, &n);
   int64_t first = (int64_t)sharing.place * n / sharing.n_same;
   int64_t end = (int64_t)(sharing.place + 1) * n / sharing.n_same;
   if (end == first) end = first + 1; /* more ranks than cores: neighbours share one */
@@ -142,37 +148,47 @@ static void share_cores(struct comm *comm, hwloc_topology_t machine, hwloc_const
   topo->cores = MEM_NEW(int, topo->n_cores);
   memcpy(topo->cores, cores + first, sizeof(int) * (size_t)topo->n_cores);
   mem_free(cores);
-  mem_free(list_cores(machine, sharing.together, &topo->node_cores));
+  mem_free(list_cores(sharing.together, &topo->node_cores));
   topo->oversubscribed = topo->node_cores < comm_get_node_size(comm);
   hwloc_bitmap_free(sharing.together);
 }
 
-/* The cores the main thread is bound to, within what the system allows; owned by the caller, empty on failure. Threads that
- * MPI has started are not looked at: they may be bound elsewhere. */
-static hwloc_bitmap_t find_mask(hwloc_topology_t machine) {
+/* The hardware threads that this thread, the main one, may run on: by its binding, within what its group is allowed. Owned by
+ * the caller, empty on failure. Threads that MPI has started are not looked at: they may be bound elsewhere. */
+static hwloc_bitmap_t find_mask(void) {
   hwloc_bitmap_t mask = hwloc_bitmap_alloc();
-  if (hwloc_get_cpubind(machine, mask, HWLOC_CPUBIND_THREAD) != 0) hwloc_bitmap_fill(mask);
-  hwloc_bitmap_and(mask, mask, hwloc_topology_get_allowed_cpuset(machine));
+  for (int most = CPU_SETSIZE; most <= 1 << 20; most *= 2) { /* EINVAL: this system has more */
+    cpu_set_t *set = CPU_ALLOC((size_t)most);
+    size_t bytes = CPU_ALLOC_SIZE((size_t)most);
+    bool enough = sched_getaffinity(0, bytes, set) == 0;
+    for (int thread = 0; enough && thread < most; thread++)
+      if (CPU_ISSET_S((size_t)thread, bytes, set)) hwloc_bitmap_set(mask, (unsigned)thread);
+    CPU_FREE(set);
+    if (enough) break;
+  }
   return mask;
+}
+
+/* Of what limits on the process leave, MPI, files and threads take some, and a device that is full has holes. */
+static int64_t get_process_share(void) {
+  int64_t room = mem_get_room();
+  const int64_t others = room / 4 + (256 << 20);
+  return room == INT64_MAX ? room : room - (others < room / 2 ? others : room / 2);
 }
 
 int topo_init_all(struct comm *comm, struct topo *topo) {
   memset(topo, 0, sizeof *topo);
-  hwloc_topology_t machine;
   int status = STATUS_OK;
-  if (hwloc_topology_init(&machine) != 0)
-    return comm_agree_all(comm, error_raise(STATUS_FAILED, "hwloc does not start"));
-  hwloc_bitmap_t mask = NULL;
-  if (hwloc_topology_load(machine) != 0)
-    status = error_raise(STATUS_FAILED, "hwloc cannot read this machine's cores");
-  else if (hwloc_bitmap_iszero(mask = find_mask(machine)))
+  hwloc_bitmap_t mask = find_mask();
+  if (hwloc_bitmap_iszero(mask))
     status = error_raise(STATUS_FAILED, "this process is allowed no core; check the launcher's binding options");
   status = comm_agree_all(comm, status);
-  if (status == STATUS_OK) share_cores(comm, machine, mask, topo);
-  if (mask) hwloc_bitmap_free(mask);
-  hwloc_topology_destroy(machine);
-  int64_t memory = topo_read_memory("");
+  if (status == STATUS_OK) share_cores(comm, mask, topo);
+  hwloc_bitmap_free(mask);
+  int64_t memory = topo_read_memory(""), own = get_process_share();
   topo->memory_share_bytes = memory == INT64_MAX ? memory : memory / comm_get_node_size(comm);
+  topo->limited = own < topo->memory_share_bytes;
+  if (topo->limited) topo->memory_share_bytes = own;
   return status;
 }
 

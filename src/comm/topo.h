@@ -1,4 +1,5 @@
-/* The share of its node's cores that belongs to this rank (hwloc). */
+/* The share of its node's cores and memory that belongs to this rank, as the system has them: variables that let hwloc read
+ * another machine (HWLOC_XMLFILE, HWLOC_SYNTHETIC, HWLOC_FSROOT) are for other programs. */
 #ifndef PENSTOCK_COMM_TOPO_H
 #define PENSTOCK_COMM_TOPO_H
 
@@ -7,11 +8,14 @@
 struct comm;
 
 struct topo {
-  int *cores;                 /* OS numbers of the cores this rank should use; owned */
-  int n_cores;                /* >= 1 */
-  int node_cores;             /* cores this job may use on this node */
-  int oversubscribed;         /* 1 when the node has fewer cores than ranks */
-  int64_t memory_share_bytes; /* this rank's share of the smaller of cgroup limit and available memory of the node */
+  int *cores;         /* OS numbers of the cores this rank should use; owned */
+  int n_cores;        /* >= 1 */
+  int node_cores;     /* cores this job may use on this node */
+  int oversubscribed; /* 1 when the node has fewer cores than ranks */
+  int64_t
+      memory_share_bytes; /* this rank's share of the smaller of cgroup limit and available memory of the node, and no
+                               * more than what limits on the process (ulimit -v, -d) leave it for its device */
+  int limited;            /* 1 when that is what the limits on the process leave */
 };
 
 /* Collective over all ranks. Respects the binding the launcher gave: when ranks of the node have disjoint masks each uses

@@ -23,11 +23,13 @@ struct arena {
 
 enum { ALIGN = 64, GUARD = 64, POISON = 0xff };
 
-/* Address space to reserve: room for holes beside what can be live at all. */
+/* Address space to reserve: room for holes beside what can be live at all. Where the process has a limit on it, a quarter is
+ * left to everything else. */
 static int64_t choose_range(int64_t limit) {
-  int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+  int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE), room = mem_get_room();
   if (limit > memory) limit = memory;
-  return 4 * limit + ((int64_t)1 << 30);
+  int64_t range = 4 * limit + ((int64_t)1 << 30), most = room / 4 * 3;
+  return range < most ? range : most;
 }
 
 struct arena *arena_create(const char *name, int64_t limit, bool poison) {
@@ -43,7 +45,8 @@ struct arena *arena_create(const char *name, int64_t limit, bool poison) {
     a->base = base;
     return a;
   }
-  error_raise(STATUS_FAILED, "no address space for the device's memory; raise the limit on virtual memory (ulimit -v)");
+  error_raise(STATUS_FAILED, "no address space for %s memory%s: raise the limit on virtual memory (ulimit -v)", name,
+              mem_describe_limits());
   mem_free(a);
   return NULL;
 }
@@ -119,8 +122,8 @@ void *arena_alloc(struct arena *a, int64_t bytes, const char *what) {
   }
   int64_t offset = 0, index = find_hole(a, bytes + a->guard, &offset), end = offset + bytes + a->guard;
   if (end > a->range) {
-    error_raise(STATUS_FAILED, "%s memory: the reserved address space of %lld bytes is used up by %s", a->name,
-                (long long)a->range, what);
+    error_raise(STATUS_FAILED, "%s memory: the reserved address space of %lld bytes is used up by %s%s", a->name,
+                (long long)a->range, what, mem_describe_limits());
     return NULL;
   }
   insert_block(a, index, (struct block){offset, bytes + a->guard});

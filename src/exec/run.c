@@ -17,13 +17,13 @@ static void write_status(const struct run *run, const char *text) {
   if (rundir_write_status(run->folder, text)) log_error("%s", error_text());
 }
 
-/* "FAILED reason" on one line. */
+/* "FAILED reason" on one line. People have the reason from the error's line. */
 static void write_failure(const struct run *run, const char *reason) {
   char text[512];
   snprintf(text, sizeof text, "FAILED %s", reason);
   text[strcspn(text, "\n")] = '\0';
   write_status(run, text);
-  log_line("penstock: %s", text);
+  log_file_line("penstock: %s", text);
 }
 
 /* Other ranks may wait for this one in the middle of a step: they are told. */

@@ -167,7 +167,7 @@ static int make_checkpoint_folder(const struct run *run) {
 
 int run_open_all(struct run *run, bool *done) {
   int status = open_folder_all(run);
-  if (!status) status = comm_agree_all(run->comm, topo_init_all(run->comm, &run->topo));
+  if (!status) status = setup_topo_all(run->comm, run->params, &run->topo);
   if (!status) status = comm_agree_all(run->comm, make_checkpoint_folder(run));
   if (!status) status = find_checkpoint_all(run);
   if (status) return status;

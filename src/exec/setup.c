@@ -16,6 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { MOST_THREADS = 4096 };
+
 /* Sends a text that rank 0 has (NULL elsewhere, and on rank 0 when there is none) to all; owned by the caller. */
 static char *broadcast_text_all(struct comm *comm, char *text) {
   int64_t bytes = text ? (int64_t)strlen(text) + 1 : 0;
@@ -249,15 +251,45 @@ struct optimizer_config setup_make_optimizer(const struct params *params) {
   };
 }
 
-/* OMP_NUM_THREADS when it is a positive number, else the cores of the rank's share. */
+/* The first number of OMP_NUM_THREADS, which is a list with spaces as OpenMP reads it; 0 when the variable is not set or holds
+ * anything else. */
+static int read_omp_threads(void) {
+  const char *text = getenv("OMP_NUM_THREADS");
+  long first = 0;
+  while (text) {
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (end == text || n < 1 || n > MOST_THREADS) return 0;
+    if (!first) first = n;
+    end += strspn(end, " \t");
+    if (*end && *end != ',') return 0;
+    text = *end ? end + 1 : NULL;
+  }
+  return (int)first;
+}
+
+/* OMP_NUM_THREADS when it says a number, else the cores of the rank's share. */
 static int choose_threads(const struct params *params, const struct topo *topo, const char **reason) {
   if (params_is_given(params, PARAM_device_threads)) return (int)params->device.threads;
+  int n = read_omp_threads();
+  *reason = n ? "OMP_NUM_THREADS" : "the cores of this rank";
+  return n ? n : topo->n_cores;
+}
+
+int setup_topo_all(struct comm *comm, const struct params *params, struct topo *topo) {
+  int status = comm_agree_all(comm, topo_init_all(comm, topo));
+  if (status) return status;
   const char *text = getenv("OMP_NUM_THREADS");
-  char *end = NULL;
-  long n = text ? strtol(text, &end, 10) : 0;
-  bool valid = n > 0 && n <= 4096 && (*end == '\0' || *end == ',');
-  *reason = valid ? "OMP_NUM_THREADS" : "the cores of this rank";
-  return valid ? (int)n : topo->n_cores;
+  if (text && !read_omp_threads() && !params_is_given(params, PARAM_device_threads))
+    log_warn(
+        "OMP_NUM_THREADS is '%.40s', no number of threads from 1 to %d: every rank takes the cores of its share, %d "
+        "on rank 0",
+        text, MOST_THREADS, topo->n_cores);
+  if (topo->limited && !params_is_given(params, PARAM_memory_device_limit) &&
+      params->device.backend != PARAMS_BACKEND_TIMED)
+    log_warn("without memory.device_limit rank 0 may use %lld bytes of what its limits leave%s",
+             (long long)topo->memory_share_bytes, mem_describe_limits());
+  return STATUS_OK;
 }
 
 struct device_config setup_make_device(const struct params *params, const struct topo *topo, int64_t limit) {
@@ -290,6 +322,7 @@ void setup_note_used(struct params *params, const struct comm *comm, const struc
   }
   if (!params_is_given(params, PARAM_memory_device_limit) && params->device.backend != PARAMS_BACKEND_TIMED) {
     snprintf(value, sizeof value, "%lld B", (long long)topo->memory_share_bytes);
-    params_set_used(params, PARAM_memory_device_limit, value, "the share of its node's memory of rank 0");
+    params_set_used(params, PARAM_memory_device_limit, value,
+                    topo->limited ? "what ulimit leaves rank 0" : "the share of its node's memory of rank 0");
   }
 }

@@ -138,7 +138,7 @@ static void compare_course(const struct deck_run *run, struct verify_result *res
 
 static int open_run_all(struct deck_run *run) {
   int status = comm_agree_all(run->comm, params_require_training(run->params));
-  if (!status) status = comm_agree_all(run->comm, topo_init_all(run->comm, &run->topo));
+  if (!status) status = setup_topo_all(run->comm, run->params, &run->topo);
   if (!status) status = setup_model_all(run->comm, run->params, &run->model, &run->json);
   if (!status) status = open_data_all(run);
   if (!status)

@@ -137,7 +137,7 @@ static int open_run_all(struct reference_run *run, const char *path, const char 
   if (!status) status = setup_compare_params_all(run->comm, &run->params);
   if (!status) status = compare_copies_all(run);
   if (!status) watchdog_set_timeout(run->comm, run->params.run.hang_timeout);
-  if (!status) status = comm_agree_all(run->comm, topo_init_all(run->comm, &run->topo));
+  if (!status) status = setup_topo_all(run->comm, &run->params, &run->topo);
   if (!status)
     status = setup_deck_plan_all(run->comm, &run->params, run->model, run->reference.time, run->topo.memory_share_bytes,
                                  &run->plan);
