@@ -1,5 +1,6 @@
 /* Attention forward: a task is one head's block of queries, which meets the blocks of keys in turn with a running
- * maximum and sum.
+ * maximum and sum. Scores lie key by key, so that a vector holds one key's scores of neighbouring queries and their
+ * maxima and sums need no step across a vector.
  */
 #include "kernels.h"
 
@@ -19,69 +20,95 @@ struct forward {
 struct block {
   int64_t first, n; /* position of the first query, real queries */
   int64_t dim, tile_dim;
-  float *q, *o, *scores; /* [queries][tile_dim], the same, [queries][TILE_KEYS] */
-  float top[BLOCK_QUERIES], sum[BLOCK_QUERIES];
+  float *q, *o, *scores; /* [dim][BLOCK_QUERIES], [queries][tile_dim], [TILE_KEYS][BLOCK_QUERIES] */
+  float top[BLOCK_QUERIES], sum[BLOCK_QUERIES], shrink[BLOCK_QUERIES];
 };
 
-/* Turns the `seen` scores of one query into exponentials below the new maximum, zeros behind them to a whole vector. */
-static void exponentiate_row(struct block *b, int64_t i, int64_t seen) {
-  float *scores = b->scores + i * TILE_KEYS;
-  vec tops = vec_set(b->top[i]);
-  for (int64_t j = 0; j < seen; j += VEC) {
-    vec x = vec_load(scores + j);
-    for (int64_t l = seen - j; l < VEC; l++) x[l] = scores[j];
-    tops = vec_max(tops, x);
+/* Some independent chains hide the latency of their steps, and short sums are exact ones. */
+enum { CHAINS = 4 };
+
+/* Maxima of `n` keys' scores, and `top`; the keys from `seen` on are visible from one element further each. */
+static vec find_top(const float *scores, int64_t n, int64_t seen, vec top) {
+  vec tops[CHAINS] = {top, top, top, top};
+  int64_t whole = tile_min(n, seen) / CHAINS * CHAINS, j = 0;
+  for (; j < whole; j += CHAINS)
+    for (int64_t l = 0; l < CHAINS; l++) tops[l] = vec_max(tops[l], vec_load(scores + (j + l) * BLOCK_QUERIES));
+  for (; j < n; j++) {
+    vec hidden = j < seen ? vec_set(0.0f) : vec_cut(vec_set(INFINITY), j + 1 - seen);
+    tops[0] = vec_max(tops[0], vec_load(scores + j * BLOCK_QUERIES) - hidden);
   }
-  float top = vec_top(tops);
-  vec sum = {0};
-  for (int64_t j = 0; j < seen; j += VEC) {
-    vec e = tile_cut(vec_exp(vec_load(scores + j) - top), seen - j);
-    sum += e;
-    vec_store(scores + j, e);
+  return vec_max(vec_max(tops[0], tops[1]), vec_max(tops[2], tops[3]));
+}
+
+/* Turns scores of VEC queries from i on into exponentials below their new maxima, 0 where a key is not visible: element l
+ * sees the keys below l + seen. */
+static void exponentiate(struct block *b, int64_t i, int64_t n, int64_t seen) {
+  float *scores = b->scores + i;
+  n = tile_min(n, seen + VEC - 1);
+  vec old = vec_load(b->top + i), top = find_top(scores, n, seen, old), sum[CHAINS] = {{0}};
+  int64_t whole = tile_min(n, seen) / CHAINS * CHAINS, j = 0;
+  for (; j < whole; j += CHAINS)
+    for (int64_t l = 0; l < CHAINS; l++) {
+      float *x = scores + (j + l) * BLOCK_QUERIES;
+      vec e = vec_exp(vec_load(x) - top);
+      sum[l] += e;
+      vec_store(x, e);
+    }
+  for (; j < n; j++) {
+    float *x = scores + j * BLOCK_QUERIES;
+    vec e = vec_exp(vec_load(x) - top);
+    if (j >= seen) e -= vec_cut(e, j + 1 - seen);
+    sum[0] += e;
+    vec_store(x, e);
   }
-  if (top > b->top[i]) {
-    vec shrink = vec_exp(vec_set(b->top[i] - top));
+  vec shrink = vec_exp(old - top);
+  vec_store(b->shrink + i, shrink);
+  vec_store(b->sum + i, vec_load(b->sum + i) * shrink + ((sum[0] + sum[1]) + (sum[2] + sum[3])));
+  vec_store(b->top + i, top);
+}
+
+static void shrink_outputs(struct block *b, int64_t first) {
+  for (int64_t i = first; i < b->n; i++) {
     float *o = b->o + i * b->tile_dim;
-    for (int64_t j = 0; j < b->tile_dim; j += VEC) vec_store(o + j, vec_load(o + j) * shrink);
-    b->sum[i] *= shrink[0];
-    b->top[i] = top;
+    if (b->shrink[i] == 1.0f) continue;
+    for (int64_t j = 0; j < b->tile_dim; j += VEC) vec_store(o + j, vec_load(o + j) * b->shrink[i]);
   }
-  b->sum[i] += vec_sum(sum);
 }
 
 /* One block of keys. */
 static void meet_keys(struct block *b, const float *keys, const float *values, int64_t ld, int64_t first, int64_t n) {
-  float key_tile[b->dim * TILE_KEYS] __attribute__((aligned(64)));
+  float key_tile[b->tile_dim * TILE_KEYS] __attribute__((aligned(64)));
   float value_tile[b->tile_dim * TILE_KEYS] __attribute__((aligned(64)));
-  tile_pack_transposed(key_tile, keys, ld, n, b->dim);
-  tile_pack(value_tile, b->tile_dim, values, ld, n, b->dim, 1.0f);
-  int64_t shift = b->first - first, rows = tile_round(b->n, TILE_ROWS);
-  tile_multiply((struct tile_product){.part = TILE_SCORES,
+  tile_pack(key_tile, b->tile_dim, keys, ld, n, b->dim);
+  tile_pack(value_tile, b->tile_dim, values, ld, n, b->dim);
+  int64_t shift = b->first - first, start = tile_max(0, -shift); /* the first query that sees any of them */
+  tile_multiply((struct tile_product){.part = TILE_SCORES_T,
                                       .shift = shift,
-                                      .rows = rows,
-                                      .columns = tile_round(n, TILE_COLUMNS),
+                                      .rows = tile_round(n, TILE_ROWS),
+                                      .columns = tile_round(b->n, TILE_COLUMNS),
                                       .depth = b->dim,
-                                      .a = b->q,
+                                      .a = key_tile,
                                       .a_row = b->tile_dim,
                                       .a_column = 1,
-                                      .b = key_tile,
-                                      .ldb = TILE_KEYS,
+                                      .b = b->q,
+                                      .ldb = BLOCK_QUERIES,
                                       .c = b->scores,
-                                      .ldc = TILE_KEYS});
-  for (int64_t i = tile_max(0, -shift); i < b->n; i++) exponentiate_row(b, i, tile_min(n, i + shift + 1));
+                                      .ldc = BLOCK_QUERIES});
+  for (int64_t i = start / VEC * VEC; i < b->n; i += VEC) exponentiate(b, i, n, i + shift + 1);
+  if (first) shrink_outputs(b, start);
   tile_multiply((struct tile_product){.part = TILE_BY_KEY,
                                       .shift = shift,
-                                      .rows = rows,
+                                      .rows = tile_round(b->n, TILE_ROWS),
                                       .columns = b->tile_dim,
                                       .depth = n,
                                       .a = b->scores,
-                                      .a_row = TILE_KEYS,
-                                      .a_column = 1,
+                                      .a_row = 1,
+                                      .a_column = BLOCK_QUERIES,
                                       .b = value_tile,
                                       .ldb = b->tile_dim,
                                       .c = b->o,
                                       .ldc = b->tile_dim,
-                                      .beta = 1});
+                                      .beta = first > 0});
 }
 
 static void write_block(const struct block *b, float *out, int64_t ld, float *lse, int64_t lse_ld) {
@@ -114,15 +141,13 @@ static void attend_block(void *context, int64_t task) {
   if (stop == first) return;
 
   struct block b = {.first = first, .n = stop - first, .dim = dim, .tile_dim = tile_round(dim, TILE_COLUMNS)};
-  int64_t rows = tile_round(b.n, TILE_ROWS);
-  float q[rows * b.tile_dim] __attribute__((aligned(64)));
-  float o[rows * b.tile_dim] __attribute__((aligned(64)));
-  float scores[rows * TILE_KEYS] __attribute__((aligned(64)));
+  float q[dim * BLOCK_QUERIES] __attribute__((aligned(64)));
+  float o[BLOCK_QUERIES * b.tile_dim] __attribute__((aligned(64)));
+  float scores[TILE_KEYS * BLOCK_QUERIES] __attribute__((aligned(64)));
   b.q = q, b.o = o, b.scores = scores;
-  memset(o, 0, sizeof o);
-  for (int64_t i = 0; i < b.n; i++) b.top[i] = -INFINITY;
+  for (int64_t i = 0; i < BLOCK_QUERIES; i++) b.top[i] = -INFINITY;
   const float *token = p->qkv + row * s->length * p->ld;
-  tile_pack(q, b.tile_dim, token + first * p->ld + head * dim, p->ld, b.n, dim, 1.0f / sqrtf((float)dim));
+  tile_pack_transposed(q, BLOCK_QUERIES, token + first * p->ld + head * dim, p->ld, b.n, dim, 1.0f / sqrtf((float)dim));
   const float *keys = token + (s->n_heads + head / (s->n_heads / s->n_kv_heads)) * dim;
   const float *values = keys + s->n_kv_heads * dim;
   for (int64_t key = 0; key < stop; key += TILE_KEYS)

@@ -48,9 +48,9 @@ static void sum_deltas(void *context, int64_t task) {
 /* Scores of one query become probabilities, and `d` (their gradient so far) that of the scores; zeros behind `seen`. */
 static void differentiate_row(float *scores, float *d, int64_t seen, float scale, float lse, float delta) {
   for (int64_t j = 0; j < seen; j += VEC) {
-    vec e = tile_cut(vec_exp(vec_load(scores + j) * scale - lse), seen - j);
+    vec e = vec_cut(vec_exp(vec_load(scores + j) * scale - lse), seen - j);
     vec_store(scores + j, e);
-    vec_store(d + j, tile_cut((vec_load(d + j) - delta) * e * scale, seen - j));
+    vec_store(d + j, vec_cut((vec_load(d + j) - delta) * e * scale, seen - j));
   }
 }
 
@@ -76,8 +76,8 @@ static void meet_queries(const struct input *p, const struct key_block *k, const
   float scores[BLOCK_QUERIES * TILE_KEYS] __attribute__((aligned(64)));
   float d_scores[BLOCK_QUERIES * TILE_KEYS] __attribute__((aligned(64)));
   for (int64_t i = 0; k->first && i < q->n; i++) vec_prefetch(q->d_q + i * p->ld, dim); /* for the end */
-  tile_pack(q_tile, width, q->q, p->ld, q->n, dim, 1.0f);
-  tile_pack(d_out, width, q->d_out, n_heads * dim, q->n, dim, 1.0f);
+  tile_pack(q_tile, width, q->q, p->ld, q->n, dim);
+  tile_pack(d_out, width, q->d_out, n_heads * dim, q->n, dim);
 
   struct tile_product forward = {.part = TILE_SCORES,
                                  .shift = shift,
@@ -167,9 +167,9 @@ static void meet_keys(const struct input *p, int64_t row, int64_t kv_head, int64
                         .d_values = d_values};
   int64_t offset = (row * s->length + first) * p->ld + (s->n_heads + kv_head) * dim;
   const float *memory = p->qkv + offset;
-  tile_pack(keys, width, memory, p->ld, k.n, dim, 1.0f);
-  tile_pack_transposed(keys_t, memory, p->ld, k.n, dim);
-  tile_pack_transposed(values_t, memory + s->n_kv_heads * dim, p->ld, k.n, dim);
+  tile_pack(keys, width, memory, p->ld, k.n, dim);
+  tile_pack_transposed(keys_t, TILE_KEYS, memory, p->ld, k.n, dim, 1.0f);
+  tile_pack_transposed(values_t, TILE_KEYS, memory + s->n_kv_heads * dim, p->ld, k.n, dim, 1.0f);
   memset(d_keys, 0, sizeof d_keys);
   memset(d_values, 0, sizeof d_values);
   meet_group(p, row, kv_head, end, &k);

@@ -6,7 +6,8 @@
 
 #include "vec.h"
 
-enum { TILE_ROWS = 4, TILE_COLUMNS = 2 * VEC, TILE_KEYS = 64 };
+/* TILE_ROWS by two vectors of sums, and what they are made of, fill the registers: 32 of them where vectors are of 16. */
+enum { TILE_ROWS = VEC / 2, TILE_COLUMNS = 2 * VEC, TILE_KEYS = 64 };
 
 /* Tokens lie pages apart, so that rows to be packed are asked for this early. */
 enum { TILE_AHEAD = 8 };
@@ -19,6 +20,7 @@ static inline int64_t tile_max(int64_t a, int64_t b) { return a > b ? a : b; }
  * the distance of the tiles' first positions). */
 enum tile_part {
   TILE_SCORES,   /* rows are queries, columns keys: only what is visible is needed */
+  TILE_SCORES_T, /* rows are keys, columns queries: the same */
   TILE_BY_KEY,   /* rows are queries, the sum is over keys: the rest of A is zero */
   TILE_BY_QUERY, /* rows are keys, the sum is over queries: the rest of A is zero */
 };
@@ -38,25 +40,25 @@ struct tile_product {
   int beta;
 };
 
-/* Four rows by two vectors of C, over k in [k, end). */
+/* TILE_ROWS rows by two vectors of C, over k in [k, end). */
 static inline void tile_block(const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t ldb, int64_t k,
                               int64_t end, float *c, int64_t ldc, int beta) {
   vec left[TILE_ROWS], right[TILE_ROWS];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int i = 0; i < TILE_ROWS; i++) {
     left[i] = beta ? vec_load(c + i * ldc) : vec_set(0.0f);
     right[i] = beta ? vec_load(c + i * ldc + VEC) : vec_set(0.0f);
   }
   for (; k < end; k++) {
     vec b0 = vec_load(b + k * ldb), b1 = vec_load(b + k * ldb + VEC);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < TILE_ROWS; i++) {
       vec factor = vec_set(a[i * a_row + k * a_column]);
       left[i] += factor * b0;
       right[i] += factor * b1;
     }
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int i = 0; i < TILE_ROWS; i++) {
     vec_store(c + i * ldc, left[i]);
     vec_store(c + i * ldc + VEC, right[i]);
@@ -65,46 +67,48 @@ static inline void tile_block(const float *a, int64_t a_row, int64_t a_column, c
 
 static inline void tile_multiply(struct tile_product p) {
   for (int64_t i = 0; i < p.rows; i += TILE_ROWS) {
-    int64_t columns = p.columns, first = 0, end = p.depth, seen = tile_max(0, i + TILE_ROWS + p.shift);
-    if (!seen && p.part != TILE_BY_QUERY) continue;
+    int64_t column = 0, columns = p.columns, first = 0, end = p.depth, seen = tile_max(0, i + TILE_ROWS + p.shift);
+    if (!seen && (p.part == TILE_SCORES || p.part == TILE_BY_KEY)) continue;
+    if (p.part == TILE_SCORES_T) column = tile_max(0, i - p.shift) / TILE_COLUMNS * TILE_COLUMNS;
     if (p.part == TILE_SCORES) columns = tile_min(columns, tile_round(seen, TILE_COLUMNS));
     if (p.part == TILE_BY_KEY) end = tile_min(end, seen);
     if (p.part == TILE_BY_QUERY) first = tile_max(0, i - p.shift);
-    for (int64_t j = 0; j < columns; j += TILE_COLUMNS)
+    for (int64_t j = column; j < columns; j += TILE_COLUMNS)
       tile_block(p.a + i * p.a_row, p.a_row, p.a_column, p.b + j, p.ldb, first, end, p.c + i * p.ldc + j, p.ldc,
                  p.beta);
   }
 }
 
-/* Copies n rows of `width` floats, `ld` apart, times `scale`, into rows of tile_width, and clears the rest of the tile:
- * columns from width on, rows from n to a whole group. */
-static inline void tile_pack(float *tile, int64_t tile_width, const float *x, int64_t ld, int64_t n, int64_t width,
+/* Copies n rows of `width` floats, `ld` apart, into rows of tile_width, and clears the rest of the tile: columns from
+ * width on, rows from n to a whole group. */
+static inline void tile_pack(float *tile, int64_t tile_width, const float *x, int64_t ld, int64_t n, int64_t width) {
+  for (int64_t i = 0; i < n; i++, tile += tile_width, x += ld) {
+    vec_prefetch(x + TILE_AHEAD * ld, width);
+    int64_t j = 0;
+    for (; j + VEC <= width; j += VEC) vec_store(tile + j, vec_load(x + j));
+    for (; j < tile_width; j += VEC) vec_store(tile + j, j < width ? vec_load_part(x + j, width - j) : vec_set(0.0f));
+  }
+  memset(tile, 0, (size_t)((tile_round(n, TILE_ROWS) - n) * tile_width) * sizeof *tile);
+}
+
+/* n rows from column j on, VEC by VEC, into columns of a tile whose rows are tile_ld apart; zeros for rows from n on. */
+static inline void tile_turn(float *tile, int64_t tile_ld, const float *x, int64_t ld, int64_t n, int64_t width,
                              float scale) {
-  int64_t rows = tile_round(n, TILE_ROWS);
-  for (int64_t i = 0; i < rows; i++) {
-    vec_prefetch(x + (i + TILE_AHEAD) * ld, width);
-    for (int64_t j = 0; j < tile_width; j += VEC) {
-      int64_t left = i < n && j < width ? width - j : 0;
-      vec_store(tile + i * tile_width + j, vec_load_part(x + i * ld + j, left) * scale);
-    }
-  }
+  vec block[VEC];
+  for (int64_t i = 0; i < VEC; i++) block[i] = i < n ? vec_load_part(x + i * ld, width) * scale : vec_set(0.0f);
+  vec_transpose(block);
+  for (int64_t j = 0; j < VEC && j < width; j++) vec_store(tile + j * tile_ld, block[j]);
 }
 
-/* The same transposed: column i of a tile [width][TILE_KEYS] is row i of x; columns from n on are cleared. */
-static inline void tile_pack_transposed(float *tile, const float *x, int64_t ld, int64_t n, int64_t width) {
-  for (int64_t i = 0; i < n; i++) {
-    vec_prefetch(x + (i + TILE_AHEAD) * ld, width);
-    for (int64_t j = 0; j < width; j++) tile[j * TILE_KEYS + i] = x[i * ld + j];
+/* The same transposed and times `scale`: column i of a tile [width][tile_ld] is row i of x; columns from n to a whole
+ * group are cleared. */
+static inline void tile_pack_transposed(float *tile, int64_t tile_ld, const float *x, int64_t ld, int64_t n,
+                                        int64_t width, float scale) {
+  for (int64_t i = 0; i < tile_round(n, TILE_COLUMNS); i += VEC) {
+    for (int64_t k = i + VEC; k < i + 2 * VEC && k < n; k++) vec_prefetch(x + k * ld, width);
+    for (int64_t j = 0; j < width; j += VEC)
+      tile_turn(tile + j * tile_ld + i, tile_ld, x + i * ld + j, ld, n - i, width - j, scale);
   }
-  if (n == TILE_KEYS) return;
-  for (int64_t j = 0; j < width; j++) memset(tile + j * TILE_KEYS + n, 0, (size_t)(TILE_KEYS - n) * sizeof *tile);
-}
-
-/* Zeros where the element is at or beyond n (elements left from here). */
-static inline vec tile_cut(vec x, int64_t n) {
-  if (n >= VEC) return x;
-  for (int i = 0; i < VEC; i++) x[i] = i < n ? x[i] : 0.0f;
-  return x;
 }
 
 #endif

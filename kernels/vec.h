@@ -74,6 +74,14 @@ static inline vec vec_min(vec a, vec b) {
 #endif
 }
 
+/* Zeros from element n on (n may be anything). */
+static inline vec vec_cut(vec x, int64_t n) {
+  if (n >= VEC) return x;
+  vec_int place;
+  for (int i = 0; i < VEC; i++) place[i] = i;
+  return (vec)((vec_int)x & (place < (int32_t)(n < 0 ? 0 : n)));
+}
+
 static inline vec vec_sqrt(vec x) {
 #if defined(__AVX512F__)
   return (vec)_mm512_sqrt_ps((__m512)x);
@@ -83,6 +91,34 @@ static inline vec vec_sqrt(vec x) {
   for (int i = 0; i < VEC; i++) x[i] = sqrtf(x[i]);
   return x;
 #endif
+}
+
+/* a0 b0 a1 b1 ..., of the first halves (part 0) or the second ones (part 1). */
+static inline vec vec_zip(vec a, vec b, int part) {
+#if defined(__clang__)
+  vec y;
+  for (int i = 0; i < VEC / 2; i++) y[2 * i] = a[part * VEC / 2 + i], y[2 * i + 1] = b[part * VEC / 2 + i];
+  return y;
+#else
+  vec_int order;
+  for (int i = 0; i < VEC; i++) order[i] = part * VEC / 2 + i / 2 + (i % 2 ? VEC : 0);
+  return __builtin_shuffle(a, b, order);
+#endif
+}
+
+/* Transposes VEC vectors in place: each round zips the two halves of the rows together. */
+static inline void vec_transpose(vec x[VEC]) {
+#pragma GCC unroll 4
+  for (int round = 1; round < VEC; round *= 2) {
+    vec y[VEC];
+#pragma GCC unroll 8
+    for (int i = 0; i < VEC / 2; i++) {
+      y[2 * i] = vec_zip(x[i], x[i + VEC / 2], 0);
+      y[2 * i + 1] = vec_zip(x[i], x[i + VEC / 2], 1);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < VEC; i++) x[i] = y[i];
+  }
 }
 
 /* Sum and maximum of the elements, always in the same order. */
