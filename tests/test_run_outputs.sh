@@ -15,7 +15,7 @@ ends 0
 status_is plain DONE
 log_ends_with_status plain
 has_steps plain 6
-for file in manifest.txt used.yml plan.h5 log.txt metrics.csv trace.h5 report.txt report.html checkpoints/index.txt; do
+for file in manifest.txt used.yml plan.h5 log.txt metrics.csv metrics.jsonl trace.h5 report.txt report.html checkpoints/index.txt; do
   check [ -s plain/$file ] || fail "there is no $file"
 done
 check diff <(grep -v '^penstock: warning' "$output") plain/log.txt > differences || fail "log.txt is not what was printed"
@@ -72,6 +72,14 @@ same_run plain evaluated
 check [ "$(get_columns evaluated 9 | awk '{ print ($1 == "" ? "-" : ($1 > 3 && $1 < 6)) }' | tr '\n' ' ')" = "- 1 - 1 - 1 " ] ||
   fail "losses of validation are $(get_columns evaluated 9 | tr '\n' ' ')"
 says_once "^ +2 .*validation $(printf '%.6f' "$(get_columns evaluated 9 | sed -n 2p)")"
+says_once "^ +2 .*perplexity $(awk -F, '$1 == 2 { printf "%.5g", exp($9) }' evaluated/metrics.csv)\$"
+check awk -F, 'NR > 1 { d = $9 == "" ? $10 : $10 / exp($9) - 1; e = 4 * $11 / $7 - 1; f = f || d > 1e-9 || d < -1e-9 || e > 1e-9 || e < -1e-9 }
+  END { exit f || NR != 7 }' evaluated/metrics.csv || fail "perplexity or tokens a second a device"
+# One object a step, of the columns that are numbers.
+check diff <(sed 's/[{}" ]//g; s/,/\n/g; s/$/\n/' evaluated/metrics.jsonl) <(awk -F, 'NR == 1 { split($0, name) }
+  NR > 1 { for (i = 1; i <= NF; i++) if ($i != "") print name[i] ":" $i; print "" }' evaluated/metrics.csv) > differences ||
+  fail "metrics.jsonl and metrics.csv differ: $(head -n 4 differences)"
+says_once "^ +6 .* [0-2][0-9]:[0-5][0-9] +[0-9]+  validation"
 train evaluated1 1 -D run.evaluate_every=2 -D run.evaluate_steps=2 -D data.validation=other
 check [ "$(get_columns evaluated 9)" = "$(get_columns evaluated1 9)" ] || fail "validation differs between 4 ranks and 1"
 name="fewer rows for evaluation than asked for"

@@ -12,7 +12,8 @@ ends 0
 status_is whole DONE
 log_ends_with_status whole
 has_steps whole 6
-check [ "$(head -n 1 whole/metrics.csv)" = "step,loss,tokens,lr,grad_norm,step_ms,tokens_per_s,tflops,validation_loss" ] ||
+columns=step,loss,tokens,lr,grad_norm,step_ms,tokens_per_s,tflops,validation_loss,perplexity,tokens_per_s_device
+check [ "$(head -n 1 whole/metrics.csv)" = "$columns" ] ||
   fail "the header of metrics.csv is $(head -n 1 whole/metrics.csv)"
 
 name="a life a step, each ended by the stop file"

@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdint.h>
@@ -237,6 +238,10 @@ static void append_rows(int64_t from_step, int64_t first, int64_t last) {
   rundir_close(&dir);
 }
 
+#define OLD_HEADER "step,loss,tokens,lr,grad_norm,step_ms,tokens_per_s,tflops,validation_loss"
+#define HEADER OLD_HEADER ",perplexity,tokens_per_s_device"
+#define ROW(step) step ",5.5,640,0.1,1.5,20,3000,0.5,,,"
+
 static void test_metrics(void) {
   int64_t last_step;
   begin_folder("metrics");
@@ -244,8 +249,7 @@ static void test_metrics(void) {
   append_rows(0, 1, 10);
   T_CHECK(check_metrics(10) == 0, "ten rows");
   disk_read_text(path, &text);
-  T_CHECK(!strncmp(text, "step,loss,tokens,lr,grad_norm,step_ms,tokens_per_s,tflops,validation_loss\n", 74), "%.80s",
-          text);
+  T_CHECK(!strncmp(text, HEADER "\n", strlen(HEADER) + 1), "%.120s", text);
   T_CHECK(strstr(text, "\n1,0.333333333333333") && strstr(text, ",0.0003,"), "%s", text);
   append_rows(7, 8, 9);
   T_CHECK(check_metrics(9) == 0, "resumed at step 7");
@@ -275,8 +279,6 @@ static void check_cut(const char *what, const char *before, int64_t last_step, c
   mem_free(path);
 }
 
-#define HEADER "step,loss,tokens,lr,grad_norm,step_ms,tokens_per_s,tflops,validation_loss"
-#define ROW(step) step ",5.5,640,0.1,1.5,20,3000,0.5,"
 
 /* Only rows beyond the step go: what others have written into the file stays. */
 static void test_edited_metrics(void) {
@@ -294,7 +296,9 @@ static void test_edited_metrics(void) {
   check_cut("columns of a newer program", HEADER ",more\n" ROW("1") ",7\n" ROW("2") ",8\n", 1,
             HEADER ",more\n" ROW("1") ",7\n");
   check_cut("columns of an older program", "step,loss,tokens,lr\n1,5.5,640,0.1\n2,5.4,1280,0.1\n", 1,
-            HEADER "\n1,5.5,640,0.1,,,,,\n");
+            HEADER "\n1,5.5,640,0.1,,,,,,,\n");
+  check_cut("columns of the program before", OLD_HEADER "\n1,5.5,640,0.1,1.5,20,3000,0.5,5.25\n", 1,
+            HEADER "\n1,5.5,640,0.1,1.5,20,3000,0.5,5.25,,\n");
   check_cut("comments before the names", "# mine\n" HEADER "\n" ROW("1") "\n", 1, "# mine\n" HEADER "\n" ROW("1") "\n");
   check_cut("a mark of UTF-8", "\xef\xbb\xbf" HEADER "\n" ROW("1") "\n" ROW("2") "\n", 1,
             "\xef\xbb\xbf" HEADER "\n" ROW("1") "\n");
@@ -308,6 +312,51 @@ static void test_edited_metrics(void) {
   write_file("metrics.csv", "time,loss\n1,2\n");
   T_CHECK(open_state(&step) == -1 && error_status() == STATUS_MISTAKE && strstr(error_text(), "move it away"), "%s",
           error_text());
+}
+
+/* The objects of metrics.jsonl, each with the numbers of its row; the number of lines, -1 when one is no such object. */
+static int check_objects(void) {
+  char *path = mem_format("%s/metrics.jsonl", folder), *text = NULL;
+  int n = 0;
+  T_CHECK(!disk_read_text(path, &text) && text, "%s", error_text());
+  for (char *line = text; n >= 0 && line && *line; line = strchr(line, '\n') + 1) {
+    json_t *object = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+    struct metrics_row row = make_row(++n);
+    const json_t *loss = json_object_get(object, "validation_loss");
+    bool good = json_integer_value(json_object_get(object, "step")) == row.step &&
+                json_integer_value(json_object_get(object, "tokens")) == row.tokens &&
+                json_number_value(json_object_get(object, "loss")) == row.loss &&
+                json_number_value(json_object_get(object, "lr")) == row.lr &&
+                (isnan(row.validation_loss) ? !loss : json_number_value(loss) == row.validation_loss);
+    json_decref(object);
+    if (!good || !strchr(line, '\n')) n = -1;
+  }
+  mem_free(text);
+  mem_free(path);
+  return n;
+}
+
+static void test_objects(void) {
+  begin_folder("objects");
+  append_rows(0, 1, 10);
+  T_CHECK(check_objects() == 10, "ten objects");
+  append_rows(7, 8, 9);
+  T_CHECK(check_objects() == 9, "resumed at step 7");
+  char *path = mem_format("%s/metrics.jsonl", folder);
+  int descriptor = open(path, O_WRONLY | O_APPEND);
+  T_CHECK(write(descriptor, "{\"step\": 10, \"lo", 17) == 17, "half an object");
+  close(descriptor);
+  append_rows(9, 10, 11);
+  T_CHECK(check_objects() == 11, "the broken object is dropped");
+  T_CHECK(!unlink(path), "unlink");
+  append_rows(11, 12, 12);
+  T_CHECK(check_objects() == 12, "rows of a run that had no such file");
+  write_file("metrics.jsonl", "");
+  append_rows(5, 6, 6);
+  T_CHECK(check_objects() == 6, "rows of an empty file");
+  append_rows(0, 1, 1);
+  T_CHECK(check_objects() == 1, "from the start");
+  mem_free(path);
 }
 
 /* Zero bytes, as a file system leaves them that lost power: nothing of the file is lost. */
@@ -359,6 +408,7 @@ int main(void) {
   test_states();
   test_metrics();
   test_edited_metrics();
+  test_objects();
   test_zeros_in_metrics();
   test_metrics_limit();
   char *command = mem_format("rm -rf %s", base);

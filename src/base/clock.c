@@ -1,6 +1,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -64,4 +65,14 @@ void clock_format(char text[32]) {
   struct tm parts;
   gmtime_r(&now, &parts);
   strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", &parts);
+}
+
+void clock_format_local(double seconds, char text[32]) {
+  static const double DAY = 86400, MOST = 100 * 365.25 * 86400;
+  time_t now = time(NULL), then = now + (time_t)(seconds < MOST ? seconds : MOST);
+  struct tm today, parts;
+  localtime_r(&now, &today);
+  localtime_r(&then, &parts);
+  bool is_today = parts.tm_yday == today.tm_yday && parts.tm_year == today.tm_year;
+  strftime(text, 32, is_today ? "%H:%M" : seconds < 6 * DAY ? "%a %H:%M" : "%Y-%m-%d", &parts);
 }

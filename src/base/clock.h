@@ -10,5 +10,7 @@ void clock_sleep(double seconds);
 void clock_sleep_until(double instant);
 /* UTC as 2026-01-31T12:00:00Z in the caller's buffer of at least 32 bytes. */
 void clock_format(char text[32]);
+/* The local time so many seconds from now: 14:05 today, "Tue 14:05" within six days, else 2026-01-31. */
+void clock_format_local(double seconds, char text[32]);
 
 #endif

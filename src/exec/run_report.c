@@ -32,17 +32,33 @@ static double get_batch_flops(const struct run *run, const struct batch *batch) 
   return flops;
 }
 
+/* How long the rest takes, with the evaluations and checkpoints in it. */
+static double get_rest(const struct run *run, const struct metrics_row *row) {
+  const struct params *p = run->params;
+  double rest = (double)(p->run.steps - row->step) * row->step_ms / 1e3;
+  if (run->validation && p->run.evaluate_every > 0)
+    rest += (double)(p->run.steps / p->run.evaluate_every - row->step / p->run.evaluate_every) * run->clock.evaluation;
+  if (p->run.checkpoint_every > 0)
+    rest += (double)(p->run.steps / p->run.checkpoint_every - row->step / p->run.checkpoint_every) * run->clock.save;
+  return rest;
+}
+
 static void log_step(const struct run *run, const struct metrics_row *row) {
   const struct params *p = run->params;
   bool last = row->step == p->run.steps;
   if (row->step % p->run.log_every && !last && isnan(row->validation_loss)) return;
-  char left[32], validation[48] = "", loss[24] = "-", norm[24] = "-"; /* the timed device has neither */
-  format_duration((double)(p->run.steps - row->step) * row->step_ms / 1e3, left);
-  if (!isnan(row->validation_loss)) snprintf(validation, sizeof validation, "  validation %.6f", row->validation_loss);
+  char left[32], end[32], validation[80] = "", loss[24] = "-", norm[24] = "-"; /* the timed device has neither */
+  double rest = get_rest(run, row);
+  format_duration(rest, left);
+  clock_format_local(rest, end);
+  if (!isnan(row->validation_loss))
+    snprintf(validation, sizeof validation, "  validation %.6f  perplexity %.5g", row->validation_loss,
+             row->perplexity);
   if (!isnan(row->loss)) snprintf(loss, sizeof loss, "%.6f", row->loss);
   if (!isnan(row->grad_norm)) snprintf(norm, sizeof norm, "%.4f", row->grad_norm);
-  log_line("%8lld %10lld  %8s  %.3e  %9s %9.1f %9.0f  %8.4f  %9s%s", (long long)row->step, (long long)row->tokens, loss,
-           row->lr, norm, row->step_ms, row->tokens_per_s, row->tflops, left, validation);
+  log_line("%8lld %10lld  %8s  %.3e  %9s %9.1f %9.0f  %8.4f  %9s %9s %9.0f%s", (long long)row->step,
+           (long long)row->tokens, loss, row->lr, norm, row->step_ms, row->tokens_per_s, row->tflops, left, end,
+           row->tokens_per_s_device, validation);
 }
 
 static void count_flops(struct run *run, double flops, double seconds) {
@@ -80,12 +96,15 @@ void run_report_note(struct run *run, const struct batch *batch, const struct tr
                                   .step_ms = result->seconds * 1e3,
                                   .tokens_per_s = (double)batch->tokens / result->seconds,
                                   .tflops = flops / result->seconds / 1e12,
-                                  .validation_loss = NAN};
+                                  .validation_loss = NAN,
+                                  .perplexity = NAN,
+                                  .tokens_per_s_device = (double)batch->tokens / result->seconds / run->size};
 }
 
 int run_report_step(struct run *run, double validation) {
   if (run->rank != 0) return STATUS_OK;
   run->row.validation_loss = validation;
+  run->row.perplexity = exp(validation);
   log_step(run, &run->row);
   return metrics_append(run->dir, &run->row);
 }
@@ -201,5 +220,6 @@ void run_report_start_all(struct run *run) {
 }
 
 void run_report_head(void) {
-  log_line("#   step     tokens      loss       rate grad norm   ms/step  tokens/s   TFLOP/s  time left");
+  log_line("#   step     tokens      loss       rate grad norm   ms/step  tokens/s   TFLOP/s  time left   ends at  a "
+           "device");
 }

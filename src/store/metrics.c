@@ -1,4 +1,4 @@
-/* metrics.csv of a run folder (rundir.h). */
+/* metrics.csv and metrics.jsonl of a run folder (rundir.h): the rows of both from one table of columns. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@ static const struct {
     METRICS_COLUMNS(X)
 #undef X
 };
-enum { N_COLUMNS = sizeof columns / sizeof *columns, LINE_BYTES = 512 };
+enum { N_COLUMNS = sizeof columns / sizeof *columns, LINE_BYTES = 1024, MOST_NUMBER = 40 };
 
 static void format_header(char *text, size_t size) {
   size_t at = 0;
@@ -45,18 +45,35 @@ static void format_real(double value, char *text, size_t size) {
   }
 }
 
+/* A column of a row as text; "" when it has no number. */
+static void format_field(const struct metrics_row *row, int column, char text[MOST_NUMBER]) {
+  const char *field = (const char *)row + columns[column].offset;
+  if (columns[column].kind == INTEGER)
+    snprintf(text, MOST_NUMBER, "%" PRId64, *(const int64_t *)field);
+  else
+    format_real(*(const double *)field, text, MOST_NUMBER);
+}
+
 static void format_row(const struct metrics_row *row, char *text, size_t size) {
   size_t at = 0;
   for (int c = 0; c < N_COLUMNS; c++) {
-    const char *field = (const char *)row + columns[c].offset;
-    char number[40];
-    if (columns[c].kind == INTEGER)
-      snprintf(number, sizeof number, "%" PRId64, *(const int64_t *)field);
-    else
-      format_real(*(const double *)field, number, sizeof number);
+    char number[MOST_NUMBER];
+    format_field(row, c, number);
     at += (size_t)snprintf(text + at, size - at, "%s%s", c ? "," : "", number);
   }
   snprintf(text + at, size - at, "\n");
+}
+
+/* What is no number, and what JSON has no word for (infinity), is left out. */
+static void format_object(const struct metrics_row *row, char *text, size_t size) {
+  size_t at = 0;
+  for (int c = 0; c < N_COLUMNS; c++) {
+    char number[MOST_NUMBER];
+    format_field(row, c, number);
+    if (!number[strspn(number, "-")] || strpbrk(number, "nN")) continue;
+    at += (size_t)snprintf(text + at, size - at, "%s\"%s\": %s", at ? ", " : "{", columns[c].name, number);
+  }
+  snprintf(text + at, size - at, "}\n");
 }
 
 /* ---- lines of a file that others may have edited ---- */
@@ -276,7 +293,7 @@ static int keep_unreadable(const char *path, const char *text) {
   return status ? status : disk_write_text(path, text);
 }
 
-int metrics_open(struct rundir *dir, int64_t last_step) {
+static int open_table(struct rundir *dir, int64_t last_step) {
   const char *path = dir->metrics_path;
   char header[LINE_BYTES], *text;
   struct kept kept = {0};
@@ -301,15 +318,47 @@ int metrics_open(struct rundir *dir, int64_t last_step) {
   return dir->metrics < 0 ? disk_raise_write(path, errno, LINE_BYTES) : STATUS_OK;
 }
 
+/* Whole, or not at all: a row would continue half a line. */
+static int append_line(int descriptor, const char *path, const char *line) {
+  struct stat status;
+  int64_t bytes = (int64_t)strlen(line);
+  int failure = fstat(descriptor, &status) ? errno : 0;
+  if (!failure) failure = disk_write_at(descriptor, line, bytes, status.st_size);
+  if (!failure) return STATUS_OK;
+  if (ftruncate(descriptor, status.st_size)) log_warn("%s: %s", path, strerror(errno));
+  return disk_raise_write(path, failure, bytes);
+}
+
+static int append_object(const struct rundir *dir, const struct metrics_row *row) {
+  char line[LINE_BYTES];
+  format_object(row, line, sizeof line);
+  return append_line(dir->json, dir->json_path, line);
+}
+
+/* Rows that metrics.csv has beyond the last of metrics.jsonl (of a run that began without that file) are added. */
+static int open_objects(struct rundir *dir, int64_t last_step) {
+  struct metrics_row *rows = NULL;
+  int64_t n = 0, last;
+  int status = metrics_json_cut(dir->json_path, last_step, &last);
+  if (status) return status;
+  dir->json = open(dir->json_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (dir->json < 0) return disk_raise_write(dir->json_path, errno, LINE_BYTES);
+  status = metrics_read(dir->metrics_path, &rows, &n);
+  for (int64_t i = 0; i < n && !status; i++)
+    if (rows[i].step > last) status = append_object(dir, &rows[i]);
+  mem_free(rows);
+  return status;
+}
+
+int metrics_open(struct rundir *dir, int64_t last_step) {
+  int status = open_table(dir, last_step);
+  return status ? status : open_objects(dir, last_step);
+}
+
 int metrics_append(struct rundir *dir, const struct metrics_row *row) {
   char line[LINE_BYTES];
   format_row(row, line, sizeof line);
   rundir_beat(dir);
-  struct stat status;
-  int failure = fstat(dir->metrics, &status) ? errno : 0;
-  if (!failure) failure = disk_write_at(dir->metrics, line, (int64_t)strlen(line), status.st_size);
-  if (!failure) return STATUS_OK;
-  /* No half line: the next row would continue it. */
-  if (ftruncate(dir->metrics, status.st_size)) log_warn("%s: %s", dir->metrics_path, strerror(errno));
-  return disk_raise_write(dir->metrics_path, failure, (int64_t)strlen(line));
+  int status = append_line(dir->metrics, dir->metrics_path, line);
+  return status ? status : append_object(dir, row);
 }

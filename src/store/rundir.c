@@ -13,8 +13,8 @@
 #include "store/rundir_impl.h"
 
 /* Files that are written under a temporary name first; one that is left is of a run that was killed. */
-static const char *const written_whole[] = {"STATUS",   "manifest.txt", "used.yml",   "plan.h5",
-                                            "trace.h5", "report.txt",   "report.html"};
+static const char *const written_whole[] = {"STATUS",     "manifest.txt", "used.yml",    "plan.h5",      "trace.h5",
+                                            "report.txt", "report.html",  "metrics.csv", "metrics.jsonl"};
 
 char *rundir_path(const struct rundir *dir, const char *name) { return mem_format("%s/%s", dir->path, name); }
 
@@ -75,7 +75,8 @@ int rundir_open(const char *path, struct rundir **out, enum run_state *state, in
   struct rundir *dir = MEM_NEW(struct rundir, 1);
   dir->path = mem_strdup(path);
   dir->metrics_path = mem_format("%s/metrics.csv", path);
-  dir->metrics = -1;
+  dir->json_path = mem_format("%s/metrics.jsonl", path);
+  dir->metrics = dir->json = -1;
   status = rundir_lock(dir);
   bool is_ours = !status;
   if (!status) status = read_last_step(dir, last_step);
@@ -95,7 +96,9 @@ void rundir_close(struct rundir **dir) {
   if (!self) return;
   if (self->metrics >= 0 && close(self->metrics)) log_warn("%s: %s", self->metrics_path, strerror(errno));
   rundir_unlock(self);
+  if (self->json >= 0 && close(self->json)) log_warn("%s: %s", self->json_path, strerror(errno));
   mem_free(self->metrics_path);
+  mem_free(self->json_path);
   mem_free(self->path);
   mem_free(self);
   *dir = NULL;

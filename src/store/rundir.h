@@ -46,7 +46,9 @@ int rundir_write_manifest(struct rundir *dir, const char *text);
   X(step_ms, REAL)                                                                                                     \
   X(tokens_per_s, REAL)                                                                                                \
   X(tflops, REAL)                                                                                                      \
-  X(validation_loss, REAL)
+  X(validation_loss, REAL)                                                                                             \
+  X(perplexity, REAL) /* exp(validation_loss) */                                                                       \
+  X(tokens_per_s_device, REAL)
 
 /* One row; NaN is an empty field. Reals are written with as many digits as read back the same. */
 struct metrics_row {
@@ -56,11 +58,12 @@ struct metrics_row {
   METRICS_COLUMNS(X)
 #undef X
 };
-/* Opens metrics.csv for appending after removing rows of steps above last_step, and nothing else: comments, empty lines and
+/* Opens metrics.csv and metrics.jsonl (an object a row: the columns that are numbers) for appending, the first after removing rows of steps above last_step, and nothing else: comments, empty lines and
  * what is no row stay (the last with a warning), in the places and with the ends of lines that they have. Columns that an
- * older program did not know are added to its rows, empty. A file with other columns is STATUS_MISTAKE. */
+ * older program did not know are added to its rows, empty. A file with other columns is STATUS_MISTAKE. The second loses the
+ * rows of later steps and gets those that it lacks at its end. */
 int metrics_open(struct rundir *dir, int64_t last_step);
-/* Appends a row, whole or not at all. */
+/* Appends a row to both, to each whole or not at all. */
 int metrics_append(struct rundir *dir, const struct metrics_row *row);
 /* Reads all rows in the order of the file, passing over what is none (comments, broken lines); fields that a row lacks are
  * no number. *rows owned by the caller. */

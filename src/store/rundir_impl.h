@@ -5,10 +5,11 @@
 #include "store/rundir.h"
 
 struct rundir {
-  char *path, *metrics_path;
+  char *path, *metrics_path, *json_path;
   char *lock_path; /* NULL: not held */
   int lock;        /* descriptor, -1: not open */
   int metrics;     /* descriptor, -1: not open */
+  int json;        /* of metrics.jsonl; likewise */
   double beat;     /* clock_now() of the last heartbeat */
 };
 
@@ -19,5 +20,8 @@ void rundir_unlock(struct rundir *dir);
 int rundir_check_lock(const char *path);
 /* Shows that the holder lives; call it often, it writes seldom. */
 void rundir_beat(struct rundir *dir);
+
+/* metrics_json.c: takes rows of steps above last_step and a broken last line away. *last: the last step that stays, 0: none. */
+int metrics_json_cut(const char *path, int64_t last_step, int64_t *last);
 
 #endif
