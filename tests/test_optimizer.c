@@ -86,7 +86,7 @@ static struct bench open_bench(bool tied) {
   struct device_config config = {.threads = 2, .limit = INT64_MAX, .poison = true};
   T_CHECK(device_find("cpu")->open(&config, &b.device) == STATUS_OK, "%s", error_text());
   bool holds[] = {true, true, true, true};
-  T_CHECK(rank_state_create(b.model, b.device, holds, &b.state) == STATUS_OK, "%s", error_text());
+  T_CHECK(rank_state_create(b.model, b.device, holds, false, &b.state) == STATUS_OK, "%s", error_text());
   rank_state_init(b.state, 3);
   return b;
 }

@@ -73,7 +73,7 @@ check [ "$(get_columns evaluated 9 | awk '{ print ($1 == "" ? "-" : ($1 > 3 && $
   fail "losses of validation are $(get_columns evaluated 9 | tr '\n' ' ')"
 says_once "^ +2 .*validation $(printf '%.6f' "$(get_columns evaluated 9 | sed -n 2p)")"
 says_once "^ +2 .*perplexity $(awk -F, '$1 == 2 { printf "%.5g", exp($9) }' evaluated/metrics.csv)\$"
-check awk -F, 'NR > 1 { d = $9 == "" ? $10 : $10 / exp($9) - 1; e = 4 * $11 / $7 - 1; f = f || d > 1e-9 || d < -1e-9 || e > 1e-9 || e < -1e-9 }
+check awk -F, 'NR > 1 { d = $9 == "" ? $10 + 0 : $10 / exp($9) - 1; e = 4 * $11 / $7 - 1; f = f || d > 1e-9 || d < -1e-9 || e > 1e-9 || e < -1e-9 }
   END { exit f || NR != 7 }' evaluated/metrics.csv || fail "perplexity or tokens a second a device"
 # One object a step, of the columns that are numbers.
 check diff <(sed 's/[{}" ]//g; s/,/\n/g; s/$/\n/' evaluated/metrics.jsonl) <(awk -F, 'NR == 1 { split($0, name) }

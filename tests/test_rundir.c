@@ -3,8 +3,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/file.h>
@@ -278,7 +278,6 @@ static void check_cut(const char *what, const char *before, int64_t last_step, c
   mem_free(text);
   mem_free(path);
 }
-
 
 /* Only rows beyond the step go: what others have written into the file stays. */
 static void test_edited_metrics(void) {

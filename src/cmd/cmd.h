@@ -9,6 +9,7 @@
   X(profile, "DECK", "measure the ranks' devices and what lies between them; writes profile.h5")                       \
   X(simulate, "PLAN.h5", "predict what a plan does, step after step, and where its time goes")                         \
   X(report, "RUN", "where time and memory of a run went, rank by rank")                                                \
+  X(evaluate, "DECK", "the loss of a checkpoint on given token files, each by itself")                                 \
   X(verify, "DECK | --reference FILE.h5", "hold a deck's plan against one rank, or against known results")             \
   X(data, "build --output PREFIX FILE... | check PREFIX...", "make token files from text, or check them")              \
   X(deck, "DECK | --reference", "check a deck, or print every key with its default")

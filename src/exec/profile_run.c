@@ -305,7 +305,7 @@ int profile_run_create(struct profile_work *w, const struct profile_piece *piece
   made->piece = *piece;
   made->slots = MEM_NEW(struct slot, piece->n_layers * LAYER_MAX_OPS * PASS_COUNT);
   bool *holds = list_layers(piece);
-  int status = rank_state_create(piece->model, w->device, holds, &made->state);
+  int status = rank_state_create(piece->model, w->device, holds, false, &made->state);
   mem_free(holds);
   if (status)
     profile_run_destroy(&made);

@@ -23,6 +23,7 @@ static int alloc_layers(struct rank_state *s) {
     if (!s->holds[l]) continue;
     int64_t n = s->model->layers[l].n_floats, bytes = footprint_parameters(s->model, &s->model->layers[l]);
     s->w[l] = alloc_floats(s, n, bytes, "parameters", &status);
+    if (s->weights_only) continue;
     s->g[l] = alloc_floats(s, n, bytes, "gradients", &status);
     s->m[l] = alloc_floats(s, n, bytes, "optimizer state", &status);
     s->v[l] = alloc_floats(s, n, bytes, "optimizer state", &status);
@@ -35,15 +36,20 @@ static int alloc_tied(struct rank_state *s) {
   int status = STATUS_OK;
   int64_t n = s->tied_floats, bytes = footprint_tied_bytes(s->model);
   if (bytes == 0 || !(s->has_embed || s->has_head)) return STATUS_OK;
-  s->tied_g_head = alloc_floats(s, n, bytes, "gradients of the tied table", &status);
+  bool trains = !s->weights_only;
+  if (trains) s->tied_g_head = alloc_floats(s, n, bytes, "gradients of the tied table", &status);
   if (s->has_embed) {
     int64_t offset = s->model->layers[0].tensors[0].offset;
     s->tied_g_embed = s->g[0] ? s->g[0] + offset : NULL;
     if (s->has_head && !status) {
       s->tied_w = s->w[0] + offset;
-      s->tied_m = s->m[0] + offset;
-      s->tied_v = s->v[0] + offset;
+      s->tied_m = trains ? s->m[0] + offset : NULL;
+      s->tied_v = trains ? s->v[0] + offset : NULL;
     }
+    return status;
+  }
+  if (!trains) {
+    s->tied_w = alloc_floats(s, n, bytes, "the tied table", &status);
     return status;
   }
   s->tied_g_embed = alloc_floats(s, n, bytes, "gradients of the tied table", &status);
@@ -53,11 +59,13 @@ static int alloc_tied(struct rank_state *s) {
   return status;
 }
 
-int rank_state_create(const struct model *model, struct device *device, const bool *holds, struct rank_state **state) {
+int rank_state_create(const struct model *model, struct device *device, const bool *holds, bool weights_only,
+                      struct rank_state **state) {
   struct rank_state *s = MEM_NEW(struct rank_state, 1);
   size_t n = (size_t)model->n_layers;
   s->model = model;
   s->device = device;
+  s->weights_only = weights_only;
   s->holds = MEM_NEW(bool, n);
   memcpy(s->holds, holds, n * sizeof *holds);
   s->w = MEM_NEW(float *, n);
@@ -115,12 +123,12 @@ static void init_layer(struct rank_state *s, int32_t layer, uint64_t seed) {
 void rank_state_init(struct rank_state *s, uint64_t seed) {
   for (int32_t l = 0; l < s->model->n_layers; l++) {
     if (s->holds[l] || (l == 0 && s->tied_w)) init_layer(s, l, seed);
-    if (!s->holds[l]) continue;
+    if (!s->holds[l] || s->weights_only) continue;
     int64_t n = s->model->layers[l].n_floats;
     s->device->ops->fill(s->device, n, 0.0f, s->m[l]);
     s->device->ops->fill(s->device, n, 0.0f, s->v[l]);
   }
-  if (!s->tied_w || s->has_embed) return;
+  if (!s->tied_w || s->has_embed || s->weights_only) return;
   s->device->ops->fill(s->device, s->tied_floats, 0.0f, s->tied_m);
   s->device->ops->fill(s->device, s->tied_floats, 0.0f, s->tied_v);
 }
@@ -129,6 +137,6 @@ void rank_state_get_tensors(const struct rank_state *s, int32_t layer, float **w
   const struct layer *l = &s->model->layers[layer];
   for (int t = 0; t < l->n_tensors; t++) {
     weight[t] = l->tensors[t].tied ? s->tied_w : s->w[layer] + l->tensors[t].offset;
-    weight_grad[t] = l->tensors[t].tied ? s->tied_g_head : s->g[layer] + l->tensors[t].offset;
+    weight_grad[t] = s->weights_only ? NULL : l->tensors[t].tied ? s->tied_g_head : s->g[layer] + l->tensors[t].offset;
   }
 }

@@ -9,7 +9,8 @@ struct rank_state {
   const struct model *model; /* borrowed */
   struct device *device;     /* borrowed */
   bool *holds;               /* [n_layers] */
-  float **w, **g, **m, **v;  /* [n_layers] parameter blocks; NULL where the layer is not here */
+  bool weights_only;
+  float **w, **g, **m, **v; /* [n_layers] parameter blocks; NULL where the layer is not here */
   /* A tied table: each use has its own gradient sum. tied_w, tied_m, tied_v are the embedding's own arrays where both uses
    * are here, a separate copy where the head is alone, NULL where the head is not here. */
   bool has_embed, has_head;
@@ -19,9 +20,10 @@ struct rank_state {
   float *tied_g_head;  /* the head use's sum: this rank's own, or received */
 };
 
-/* Allocates and clears the arrays of the layers for which holds[layer] is true; their bytes are footprint_static. A status:
- * what does not fit is refused by the device. */
-int rank_state_create(const struct model *model, struct device *device, const bool *holds, struct rank_state **state);
+/* Allocates and clears the arrays of the layers for which holds[layer] is true; their bytes are footprint_static. With
+ * weights_only gradients and moments are NULL: for forwards alone. A status: what does not fit is refused by the device. */
+int rank_state_create(const struct model *model, struct device *device, const bool *holds, bool weights_only,
+                      struct rank_state **state);
 void rank_state_destroy(struct rank_state **state);
 
 /* Sets parameters to their initial values and moments to 0. */

@@ -83,7 +83,7 @@ struct notice {
 static struct notice look(const struct run *run, double need) {
   struct notice mine = {.stop = RUN_GO};
   const char *signal = interrupt_get_signal();
-  bool file = run->rank == 0 && rundir_take_stop(run->dir);
+  bool file = run->rank == 0 && run->clock.step > 0 && rundir_take_stop(run->dir); /* not before the first step */
   if (signal || file) {
     mine.stop = RUN_STOP;
     snprintf(mine.reason, sizeof mine.reason, "%s", signal ? signal : "the stop file");

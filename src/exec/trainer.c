@@ -51,7 +51,7 @@ int trainer_create(const struct trainer_config *config, struct trainer **trainer
                          config->backend);
   if (!status) {
     bool *holds = list_layers(config->plan, comm_get_rank(config->comm));
-    status = rank_state_create(config->model, t->device, holds, &t->state);
+    status = rank_state_create(config->model, t->device, holds, config->weights_only, &t->state);
     mem_free(holds);
   }
   if (!status) status = open_spill(t);

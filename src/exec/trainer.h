@@ -22,6 +22,7 @@ struct trainer_config {
   struct device_config device;
   struct optimizer_config optimizer;
   bool sync_messages;       /* device.sync_messages: see exec_step */
+  bool weights_only;        /* for evaluations: no gradients, no moments */
   const char *spill_folder; /* for blocks of tier disk; borrowed, NULL where the plan has none */
   const char *run;          /* the run's name, for the spill file's; borrowed */
   /* What a device that keeps time asks for; `cost` is borrowed, NULL for others. */

@@ -50,6 +50,10 @@ int checkpoint_write_all(struct comm *comm, const char *folder, const struct mod
  * hashes. Temporary files are deleted. Collective. */
 int checkpoint_find_all(struct comm *comm, const char *folder, char **path, int64_t *step);
 
+/* As checkpoint_find_all, of a folder that another job may write into: only what the index lists counts, and nothing is
+ * removed. Where nothing is whole it is STATUS_MISTAKE, with the folder. Collective. */
+int checkpoint_find_listed_all(struct comm *comm, const char *folder, char **path);
+
 /* Reads a checkpoint: each rank its own layers only. Names and shapes must fit the model: else STATUS_MISTAKE naming the
  * tensor. With `weights_only` moments are left alone. A file that is in no index is opened with a warning. Collective. */
 int checkpoint_read_all(struct comm *comm, const char *path, const struct model *model, bool weights_only,

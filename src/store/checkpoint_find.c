@@ -84,13 +84,27 @@ static int find_newest(const char *folder, struct checkpoint_vigil *vigil, char 
                      n_damaged, folder);
 }
 
-int checkpoint_find_all(struct comm *comm, const char *folder, char **path, int64_t *step) {
+/* Only looks: nothing is removed. */
+static int find_newest_listed(const char *folder, struct checkpoint_vigil *vigil, char **path, int64_t *step) {
+  struct checkpoint_index index;
+  int64_t n_damaged = 0;
+  int status = checkpoint_index_read(folder, &index);
+  if (!status) *path = find_listed(folder, &index, vigil, step, &n_damaged);
+  checkpoint_index_fini(&index);
+  if (!status && !*path) status = error_raise(STATUS_MISTAKE, "there is no whole checkpoint in %s", folder);
+  return status;
+}
+
+/* Rank 0 finds, all are told. *path NULL: none. */
+static int find_all(struct comm *comm, const char *folder,
+                    int (*find)(const char *folder, struct checkpoint_vigil *vigil, char **path, int64_t *step),
+                    char **path, int64_t *step) {
   int status = STATUS_OK;
   int64_t told[2] = {0, 0}; /* bytes of the path, step */
   *path = NULL;
   if (comm_get_rank(comm) == 0) {
     struct checkpoint_vigil vigil = {.comm = comm};
-    status = find_newest(folder, &vigil, path, &told[1]);
+    status = find(folder, &vigil, path, &told[1]);
     checkpoint_end_vigil(&vigil);
     told[0] = *path ? (int64_t)strlen(*path) + 1 : 0;
   } else {
@@ -104,4 +118,13 @@ int checkpoint_find_all(struct comm *comm, const char *folder, char **path, int6
   if (!*path) *path = mem_alloc((size_t)told[0]);
   comm_broadcast_all(comm, 0, *path, told[0]);
   return STATUS_OK;
+}
+
+int checkpoint_find_all(struct comm *comm, const char *folder, char **path, int64_t *step) {
+  return find_all(comm, folder, find_newest, path, step);
+}
+
+int checkpoint_find_listed_all(struct comm *comm, const char *folder, char **path) {
+  int64_t step;
+  return find_all(comm, folder, find_newest_listed, path, &step);
 }
