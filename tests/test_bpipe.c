@@ -22,7 +22,7 @@ static char *speeds;          /* more of the deck; NULL: nothing */
 
 /* Times in units of a forward, of each rank's share. */
 static struct cost *make_times(const struct model *model, int32_t p, double backward, double evict) {
-  char yaml[300], *notes = NULL;
+  char yaml[600], *notes = NULL;
   snprintf(yaml, sizeof yaml,
            "cost: {source: uniform, uniform: {forward_ms: %.17g, input_ms: %.17g, weight_ms: 0, evict_ms: %.17g}}\n%s",
            forward * 1e3, backward * 1e3, evict * 1e3, speeds ? speeds : "");
@@ -185,6 +185,27 @@ static void test_speeds(void) {
   T_CHECK(n_over < 8, "%d of 60 plans hold one block more", n_over);
 }
 
+/* Ranks of speeds far apart: whatever changes places on the keeper's side, the graph has no circle. */
+static void test_uneven(void) {
+  for (int trial = 0; trial < 150; trial++) {
+    struct bpipe_case c;
+    int32_t p = 6 + draw(4);
+    speeds = mem_strdup("device: {rank_speeds: {");
+    for (int32_t r = 0; r < p; r++) {
+      char *more = mem_format("%s%s%d: %d.%03d", speeds, r ? ", " : "", r, draw(3) ? 0 : draw(20), 1 + draw(999));
+      mem_free(speeds);
+      speeds = more;
+    }
+    char *whole = mem_format("%s}}\n", speeds);
+    mem_free(speeds);
+    speeds = whole;
+    open_case(&c, p, p + draw(2 * p), draw(4), draw(4) / 8.0);
+    close_case(&c);
+    mem_free(speeds);
+  }
+  speeds = NULL;
+}
+
 static void test_declined(void) {
   struct model *model = make_tiny_model(8, false);
   struct plan_micro micro[8];
@@ -216,6 +237,7 @@ int main(void) {
   test_depths(1, 0.5);
   test_depths(2.5, 0.75);
   test_speeds();
+  test_uneven();
   test_declined();
   test_no_time();
   /* Else a message waited: its memory was a block's. */

@@ -50,13 +50,13 @@ static void count_held(struct guests *g, int32_t rank) {
 }
 
 /* True when a block that leaves would wait on the keeper's side, at place `at`, for one that comes back, and that one on their own
- * side for the first: they cannot change places without room for both. */
+ * side for the first, whose memory it takes or whose departure an action before its own return waits for. */
 static bool changes_places(const struct guests *g, int32_t i, int32_t at, bool comes_after) {
   const struct plan_move *m = &g->moves[i];
   for (int32_t j = 0; j < g->n; j++) {
     const struct plan_move *other = &g->moves[j];
     const struct plan_move *out = comes_after ? m : other, *back = comes_after ? other : m;
-    if (j != i && out->out_end + 1 == back->in_start && (comes_after ? other->peer_end + 1 : other->peer_start) == at)
+    if (j != i && out->out_end + 1 <= back->in_start && (comes_after ? other->peer_end + 1 : other->peer_start) == at)
       return true;
   }
   return false;
