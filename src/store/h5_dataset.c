@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "store/h5.h"
 #include "store/h5_impl.h"
+#include "store/image.h"
 
 enum { MAX_DIMS = 4, CHUNK_BYTES = 1 << 20 };
 
@@ -76,6 +77,7 @@ int h5_reserve_dataset(struct h5_file *file, const char *path, enum h5_type type
   int status = dataset < 0 ? error_status() : STATUS_OK;
   if (!status && address == HADDR_UNDEF) status = h5_raise(file, "reserve", path);
   *offset = (int64_t)address;
+  image_leave_unsealed(file->image);
   if (dataset >= 0) H5Dclose(dataset);
   H5Pclose(properties);
   H5Sclose(space);

@@ -5,23 +5,29 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "store/disk.h"
+#include "store/seal.h"
 
 enum { PAGE_BYTES = 1 << 16 };
 static const char JOURNAL_MAGIC[8] = "PSJRNL1";
 
 struct image {
   char *path, *journal_path;
-  int descriptor;        /* -1: a new file that has not been committed */
-  int journal;           /* -1: not open */
-  bool sparse;           /* reserves no room */
-  int64_t size;          /* with the changes */
-  int64_t disk_size;     /* of the file as committed */
+  int descriptor;       /* -1: a new file that has not been committed */
+  int journal;          /* -1: not open */
+  bool sparse;          /* reserves no room */
+  bool sealed;          /* ends in a seal, which is no content; commits renew it */
+  int64_t size;         /* of the content, with the changes */
+  int64_t disk_content; /* of the content, as committed */
+  int64_t disk_size;    /* of the file as committed */
+  uint64_t *hashes;     /* [n_hashes] of the pages as committed, of a sealed file that may be written */
+  int64_t n_hashes;
   int64_t n_pages;       /* length of `pages` */
   unsigned char **pages; /* changed pages, NULL where the disk has the content */
 };
@@ -166,7 +172,7 @@ static int write_pages(struct image *image, int descriptor, int64_t first, int64
 
 static void settle(struct image *image) {
   drop_pages(image);
-  image->disk_size = image->size;
+  image->disk_size = image->disk_content = image->size;
 }
 
 /* The first commit of a new file. */
@@ -206,7 +212,8 @@ static int apply(struct image *image) {
   return failure;
 }
 
-int image_commit(struct image *image) {
+/* All that is in memory, a seal included. */
+static int commit_all(struct image *image) {
   if (image->descriptor < 0) return commit_new(image);
   int64_t old_end = (image->disk_size + PAGE_BYTES - 1) / PAGE_BYTES, n = 0, journal_bytes = 0;
   for (int64_t i = 0; i < least(old_end, image->n_pages); i++) n += image->pages[i] != NULL;
@@ -231,64 +238,12 @@ int image_commit(struct image *image) {
   return STATUS_OK;
 }
 
-/* ---- opening and closing ---- */
-
-struct image *image_create(const char *path) {
-  return new_image(path);
-}
-
-void image_set_sparse(struct image *image) { image->sparse = true; }
-
-int image_open(const char *path, bool writable, struct image **out) {
-  *out = NULL;
-  struct image *image = new_image(path);
-  image->descriptor = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-  struct stat status;
-  bool found = false;
-  int failure = image->descriptor < 0 || fstat(image->descriptor, &status) ? errno : 0;
-  if (failure == EISDIR || (!failure && !S_ISREG(status.st_mode))) {
-    image_close(&image);
-    return error_raise(STATUS_MISTAKE, "cannot open %s: it is %s, not a file", path,
-                       failure == EISDIR || S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe");
-  }
-  if (!failure) {
-    image->size = image->disk_size = status.st_size;
-    failure = load_journal(image, &found);
-  }
-  if (!failure && writable && found) {
-    failure = apply(image);
-    if (!failure) settle(image);
-  }
-  if (!failure && writable && unlink(image->journal_path) && errno != ENOENT) failure = errno;
-  if (failure) {
-    image_close(&image);
-    return error_raise(failure == ENOENT ? STATUS_MISTAKE : STATUS_FAILED, "cannot open %s: %s", path,
-                       strerror(failure));
-  }
-  *out = image;
-  return STATUS_OK;
-}
-
-void image_close(struct image **image) {
-  struct image *self = *image;
-  if (!self) return;
-  struct stat status;
-  /* A journal that could not be applied is still needed. */
-  if (self->journal >= 0 && !fstat(self->journal, &status) && status.st_size == 0) unlink(self->journal_path);
-  if (self->journal >= 0) close(self->journal);
-  if (self->descriptor >= 0) close(self->descriptor);
-  drop_pages(self);
-  mem_free(self->path);
-  mem_free(self->journal_path);
-  mem_free(self);
-  *image = NULL;
-}
-
 /* ---- access ---- */
 
-/* A page as it is on the disk. Returns 0 or errno. */
+/* Content as it is on the disk, zeros beyond its end. Returns 0 or errno. */
 static int read_disk(const struct image *image, int64_t offset, void *data, int64_t bytes) {
-  int64_t there = image->descriptor < 0 || offset >= image->disk_size ? 0 : least(bytes, image->disk_size - offset);
+  int64_t end = image->descriptor < 0 ? 0 : image->disk_content;
+  int64_t there = offset >= end ? 0 : least(bytes, end - offset);
   int failure = there ? disk_read_at(image->descriptor, data, there, offset) : 0;
   memset((char *)data + there, 0, (size_t)(bytes - there));
   return failure;
@@ -312,17 +267,21 @@ int image_read(const struct image *image, int64_t offset, void *data, int64_t by
   return failure;
 }
 
+/* Makes page i one of memory; `load`: with what the disk has. */
+static void take_page(struct image *image, int64_t i, bool load) {
+  grow_table(image, i);
+  if (image->pages[i]) return;
+  image->pages[i] = mem_alloc(PAGE_BYTES);
+  int failure = load ? read_disk(image, i * PAGE_BYTES, image->pages[i], PAGE_BYTES) : 0;
+  CHECK(!failure, "cannot read %s again: %s", image->path, strerror(failure));
+}
+
 void image_write(struct image *image, int64_t offset, const void *data, int64_t bytes) {
   const char *in = data;
   if (offset + bytes > image->size) image->size = offset + bytes;
   while (bytes > 0) {
     int64_t i = offset / PAGE_BYTES, skip = offset % PAGE_BYTES, n = least(bytes, PAGE_BYTES - skip);
-    grow_table(image, i);
-    if (!image->pages[i]) {
-      image->pages[i] = mem_alloc(PAGE_BYTES);
-      int failure = n < PAGE_BYTES ? read_disk(image, i * PAGE_BYTES, image->pages[i], PAGE_BYTES) : 0;
-      CHECK(!failure, "cannot read %s again: %s", image->path, strerror(failure));
-    }
+    take_page(image, i, n < PAGE_BYTES);
     memcpy(image->pages[i] + skip, in, (size_t)n);
     in += n, offset += n, bytes -= n;
   }
@@ -331,3 +290,161 @@ void image_write(struct image *image, int64_t offset, const void *data, int64_t 
 int64_t image_get_size(const struct image *image) { return image->size; }
 
 void image_set_size(struct image *image, int64_t bytes) { image->size = bytes; }
+
+/* ---- seals ---- */
+
+static int64_t count_pages(int64_t bytes) { return (bytes + PAGE_BYTES - 1) / PAGE_BYTES; }
+
+void image_leave_unsealed(struct image *image) { image->sealed = false; }
+
+static bool has_changed(const struct image *image) {
+  for (int64_t i = 0; i < image->n_pages; i++)
+    if (image->pages[i]) return true;
+  return image->descriptor < 0 || image->size != image->disk_content;
+}
+
+/* The pages of the last seal, which are content now or beyond the end, and the one that the content ends in, zeros beyond it. */
+static void take_ends(struct image *image) {
+  int64_t last = image->disk_content + (int64_t)sizeof(struct seal) - 1, used = image->size % PAGE_BYTES;
+  for (int64_t i = image->disk_content / PAGE_BYTES; i <= last / PAGE_BYTES && i < count_pages(image->size); i++)
+    take_page(image, i, true);
+  if (!used) return;
+  take_page(image, image->size / PAGE_BYTES, true);
+  memset(image->pages[image->size / PAGE_BYTES] + used, 0, (size_t)(PAGE_BYTES - used));
+}
+
+/* A page that is neither on the disk nor in memory has zeros. */
+static void renew_hashes(struct image *image) {
+  int64_t n = count_pages(image->size);
+  unsigned char *zeros = MEM_NEW(unsigned char, PAGE_BYTES);
+  image->hashes = mem_resize(image->hashes, sizeof *image->hashes * (size_t)(n + 1));
+  for (int64_t i = 0; i < n; i++) {
+    const unsigned char *page = find_page(image, i);
+    if (page || i >= image->n_hashes) image->hashes[i] = hash_bytes(page ? page : zeros, PAGE_BYTES, 0);
+  }
+  image->n_hashes = n;
+  mem_free(zeros);
+}
+
+/* A seal that could not be written is taken away again: the content may have another end by the next commit. */
+int image_commit(struct image *image) {
+  if (!image->sealed) return commit_all(image);
+  if (!has_changed(image)) return STATUS_OK;
+  int64_t size = image->size;
+  take_ends(image);
+  renew_hashes(image);
+  struct seal seal = seal_make(size, image->hashes, image->n_hashes), none = {.size = 0};
+  image_write(image, size, &seal, sizeof seal);
+  int status = commit_all(image);
+  if (status)
+    image_write(image, size, &none, sizeof none);
+  else
+    image->disk_content = size;
+  image->size = size;
+  return status;
+}
+
+/* Hashes of all pages of the content. Returns 0 or errno. */
+static int hash_pages(struct image *image) {
+  int64_t n = count_pages(image->size);
+  int failure = 0;
+  unsigned char *page = mem_alloc(PAGE_BYTES);
+  image->hashes = mem_resize(image->hashes, sizeof *image->hashes * (size_t)(n + 1));
+  for (int64_t i = 0; i < n && !failure; i++) {
+    int64_t bytes = least(PAGE_BYTES, image->size - i * PAGE_BYTES);
+    failure = image_read(image, i * PAGE_BYTES, page, bytes);
+    memset(page + bytes, 0, (size_t)(PAGE_BYTES - bytes));
+    image->hashes[i] = hash_bytes(page, PAGE_BYTES, 0);
+  }
+  image->n_hashes = n;
+  mem_free(page);
+  return failure;
+}
+
+/* Takes the seal off the content and holds the content against it; a file to be written that has none gets one with the next
+ * commit. *good: there is none, or it is right. Returns 0 or errno. */
+static int break_seal(struct image *image, bool writable, bool *good) {
+  struct seal seal = {.size = 0};
+  int64_t at = image->size - (int64_t)sizeof seal;
+  int failure = at < 0 ? 0 : image_read(image, at, &seal, sizeof seal);
+  bool whole, found = at >= 0 && seal_is_one(&seal, image->size, &whole);
+  *good = !found || whole;
+  if (found) image->size = image->disk_content = at;
+  image->sealed = found || writable;
+  if (failure || !image->sealed || !*good) return failure;
+  failure = hash_pages(image);
+  *good = !found || seal_make(image->size, image->hashes, image->n_hashes).hash == seal.hash;
+  return failure;
+}
+
+/* ---- opening and closing ---- */
+
+struct image *image_create(const char *path) {
+  struct image *image = new_image(path);
+  image->sealed = true;
+  return image;
+}
+
+void image_set_sparse(struct image *image) { image->sparse = true; }
+
+/* One try. *good: the seal is right, or there is none. */
+static int open_once(const char *path, bool writable, struct image **out, bool *good) {
+  struct image *image = new_image(path);
+  image->descriptor = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  struct stat status;
+  bool found = false;
+  int failure = image->descriptor < 0 || fstat(image->descriptor, &status) ? errno : 0;
+  if (failure == EISDIR || (!failure && !S_ISREG(status.st_mode))) {
+    image_close(&image);
+    return error_raise(STATUS_MISTAKE, "cannot open %s: it is %s, not a file", path,
+                       failure == EISDIR || S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe");
+  }
+  if (!failure) {
+    image->size = image->disk_size = image->disk_content = status.st_size;
+    failure = load_journal(image, &found);
+  }
+  if (!failure && writable && found) {
+    failure = apply(image);
+    if (!failure) settle(image);
+  }
+  if (!failure && writable && unlink(image->journal_path) && errno != ENOENT) failure = errno;
+  if (!failure) failure = break_seal(image, writable, good);
+  if (failure) {
+    image_close(&image);
+    return error_raise(failure == ENOENT ? STATUS_MISTAKE : STATUS_FAILED, "cannot open %s: %s", path,
+                       strerror(failure));
+  }
+  *out = image;
+  return STATUS_OK;
+}
+
+/* Who reads while another process commits may meet both contents: it looks again. */
+int image_open(const char *path, bool writable, struct image **image) {
+  enum { TRIES = 3, PAUSE_MS = 100 };
+  *image = NULL;
+  for (int i = 1;; i++) {
+    bool good = false;
+    int status = open_once(path, writable, image, &good);
+    if (status || good) return status;
+    image_close(image);
+    if (writable || i == TRIES) break;
+    nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
+  }
+  return error_raise(STATUS_MISTAKE, "%s is damaged: its content is not what was written (by its hash)", path);
+}
+
+void image_close(struct image **image) {
+  struct image *self = *image;
+  if (!self) return;
+  struct stat status;
+  /* A journal that could not be applied is still needed. */
+  if (self->journal >= 0 && !fstat(self->journal, &status) && status.st_size == 0) unlink(self->journal_path);
+  if (self->journal >= 0) close(self->journal);
+  if (self->descriptor >= 0) close(self->descriptor);
+  drop_pages(self);
+  mem_free(self->hashes);
+  mem_free(self->path);
+  mem_free(self->journal_path);
+  mem_free(self);
+  *image = NULL;
+}

@@ -4,7 +4,8 @@
  * A new file is written under a temporary name and renamed. Later commits first write what lies beyond the old end, then
  * the changed pages of the old part to a journal beside the file (path.journal), and only then change the file itself; a
  * complete journal found at opening is applied first (read-only: taken from the journal), an incomplete one is dropped.
- * There is no locking. A full disk is found before the file is touched; then the file is as it was, the changes stay in
+ * Files end in a seal (seal.h) beyond their content, which is held against it when they are opened: damage anywhere in a file
+ * is found then, before HDF5 meets it. There is no locking. A full disk is found before the file is touched; then the file is as it was, the changes stay in
  * memory and a later commit tries again.
  */
 #ifndef PENSTOCK_STORE_IMAGE_H
@@ -19,7 +20,10 @@ struct image;
 struct image *image_create(const char *path);
 /* Room is reserved for all of a new file, so that a full disk shows at once; not for this one, whose holes are to stay holes. */
 void image_set_sparse(struct image *image);
-/* An existing file; one that is not there, a folder or a device is STATUS_MISTAKE. */
+/* Of a new file: others write content into it themselves, so it has no seal. */
+void image_leave_unsealed(struct image *image);
+/* An existing file, all of which is read once if it has a seal or may be written. One that is not there, a folder, a device, or
+ * damaged is STATUS_MISTAKE. */
 int image_open(const char *path, bool writable, struct image **image);
 /* Frees; changes that are not committed are lost. NULL is allowed. */
 void image_close(struct image **image);
