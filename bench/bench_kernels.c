@@ -8,7 +8,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -272,11 +271,8 @@ static void print_table(struct bench *b) {
          ideal / step);
 }
 
-/* In huge pages where the system has them, like the arena of a device. */
 static float *fill(int64_t n) {
-  float *x = MEM_NEW(float, n);
-  uintptr_t page = 4096, from = ((uintptr_t)x + page - 1) / page * page, to = (uintptr_t)(x + n) / page * page;
-  if (to > from) madvise((void *)from, to - from, MADV_HUGEPAGE);
+  float *x = rate_map_floats(n);
   for (int64_t i = 0; i < n; i++) x[i] = (float)((i * 2654435761u >> 8 & 0xffff) / 65536.0 - 0.5) * 0.1f;
   return x;
 }
@@ -316,7 +312,7 @@ static void run_bench(int threads, int64_t rows, int times) {
   for (int i = 0; i < N; i++) *arrays[i] = fill(sizes[i]);
   for (int64_t i = 0; i < SAMPLE; i++) b.v[i] = 1e-4f;
   print_table(&b);
-  for (int i = 0; i < N; i++) mem_free(*arrays[i]);
+  for (int i = 0; i < N; i++) rate_unmap_floats(*arrays[i], sizes[i]);
   mem_free(b.ids);
   mem_free(b.lengths);
   rate_destroy(&b.rate);

@@ -25,9 +25,9 @@ struct rate {
 
 enum { TRIES = 3 };
 
-/* ---- memory: whole huge pages where the system has them, so that a yardstick is not short of them ---- */
+/* ---- memory ---- */
 
-static float *map_floats(int64_t n) {
+float *rate_map_floats(int64_t n) {
   size_t bytes = (size_t)n * sizeof(float);
   float *x = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(x != MAP_FAILED, "no memory for %zu bytes", bytes);
@@ -36,7 +36,7 @@ static float *map_floats(int64_t n) {
   return x;
 }
 
-static void unmap_floats(float *x, int64_t n) { munmap(x, (size_t)n * sizeof(float)); }
+void rate_unmap_floats(float *x, int64_t n) { munmap(x, (size_t)n * sizeof(float)); }
 
 /* ---- the product ---- */
 
@@ -96,9 +96,9 @@ struct rate *rate_create(struct pool *pool) {
   matmul_init_cpu();
   rate->pool = pool;
   pthread_getaffinity_np(pthread_self(), sizeof rate->cores, &rate->cores);
-  rate->a = map_floats(n);
-  rate->b = map_floats(n);
-  rate->c = map_floats(n);
+  rate->a = rate_map_floats(n);
+  rate->b = rate_map_floats(n);
+  rate->c = rate_map_floats(n);
   choose_way(rate);
   return rate;
 }
@@ -107,9 +107,9 @@ void rate_destroy(struct rate **rate) {
   struct rate *r = *rate;
   if (!r) return;
   int64_t n = (int64_t)RATE_SIZE * RATE_SIZE;
-  unmap_floats(r->a, n);
-  unmap_floats(r->b, n);
-  unmap_floats(r->c, n);
+  rate_unmap_floats(r->a, n);
+  rate_unmap_floats(r->b, n);
+  rate_unmap_floats(r->c, n);
   mem_free(r);
   *rate = NULL;
 }
@@ -141,7 +141,7 @@ double rate_measure_triad(struct pool *pool, int64_t bytes) {
   int64_t n = bytes / 12;
   if (n < 1) n = 1;
   if (n > TRIAD_FLOATS) n = TRIAD_FLOATS;
-  struct triad t = {map_floats(TRIAD_FLOATS), map_floats(TRIAD_FLOATS), map_floats(TRIAD_FLOATS), 0, n};
+  struct triad t = {rate_map_floats(TRIAD_FLOATS), rate_map_floats(TRIAD_FLOATS), rate_map_floats(TRIAD_FLOATS), 0, n};
   double seconds[TRIAD_TIMES];
   for (int i = 0; i < TRIAD_TIMES; i++) {
     double start = clock_now();
@@ -150,9 +150,9 @@ double rate_measure_triad(struct pool *pool, int64_t bytes) {
     /* On to what the caches have not seen for longest. */
     t.from = t.from + 2 * n <= TRIAD_FLOATS ? t.from + n : 0;
   }
-  unmap_floats(t.x, TRIAD_FLOATS);
-  unmap_floats(t.y, TRIAD_FLOATS);
-  unmap_floats(t.z, TRIAD_FLOATS);
+  rate_unmap_floats(t.x, TRIAD_FLOATS);
+  rate_unmap_floats(t.y, TRIAD_FLOATS);
+  rate_unmap_floats(t.z, TRIAD_FLOATS);
   return 12.0 * (double)n / rate_get_median(seconds, TRIAD_TIMES);
 }
 

@@ -26,6 +26,10 @@ double rate_get_flops(void);
  * moved a call: the median of a few. */
 double rate_measure_triad(struct pool *pool, int64_t bytes);
 
+/* n floats in pages of their own, huge ones where the system has them, as in a device's arena; small numbers. */
+float *rate_map_floats(int64_t n);
+void rate_unmap_floats(float *x, int64_t n);
+
 /* CPU seconds of this process so far, all threads. */
 double rate_get_cpu(void);
 
