@@ -46,7 +46,9 @@ check awk '/^steps .* mean / { for (i = 1; i < NF; i++) if ($i == "mean") step =
   }
   /^means/ { exit }
   END { exit bad || n != 4 }' plain/report.txt || fail "the numbers of report.txt do not sum: $(cat plain/report.txt)"
-check grep -q "timeline, measured in step 6: " plain/report.html || fail "report.html has no timeline of step 6"
+check grep -qE "timeline, measured in step [2-6]: " plain/report.html || fail "report.html has no timeline of a step"
+check [ "$(grep -c '<figure>' plain/report.html)" = 4 ] || fail "report.html has not four curves"
+check [ "$(grep -cE '<pre|http|src=' plain/report.html)" = 0 ] || fail "report.html needs other files, or has a block of text"
 check [ "$(grep -cE '<rect class="bar [FB]"' plain/report.html)" = 32 ] ||
   fail "not 2 x 4 x 2 passes in report.html, predicted and measured"
 check "$penstock" report plain > again.txt || fail "penstock report fails"

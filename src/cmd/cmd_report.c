@@ -91,7 +91,7 @@ static int report_run(const char *folder, const struct report_options *options) 
   char *trace = mem_format("%s/trace.h5", folder), *plan = mem_format("%s/plan.h5", folder);
   char *text = options->json ? report_format_json(&report) : report_format(&report);
   status = picture_read(folder, trace, access(plan, F_OK) ? NULL : plan,
-                        options->step ? options->step : report.last_step, &picture);
+                        options->step ? options->step : report.typical_step, &picture);
   if (!status) {
     status = print(text);
     if (!status) status = write_files(options, &picture);
@@ -144,7 +144,7 @@ int cmd_report(int argc, char **argv) {
   const struct option_spec specs[] = {
       {"--steps", OPTION_TEXT, "N", "the last N steps of the trace (default: the last 100 without the run's first)",
        &steps},
-      {"--step", OPTION_TEXT, "N", "draws step N (default: the last one)", &step},
+      {"--step", OPTION_TEXT, "N", "draws step N (default: one of median time)", &step},
       {"--svg", OPTION_TEXT, "FILE", "writes the pictures of report.html as SVG", &options.svg},
       {"--chrome", OPTION_TEXT, "FILE", "writes the step as trace events (JSON), for Perfetto", &options.chrome},
       {"--csv", OPTION_TEXT, "FILE", "writes the step's rows of /nodes", &options.csv},

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "report/timeline.h"
+#include "store/rundir.h"
 
 /* The prediction first, the measurement after it; either may be missing, one is there. */
 struct picture {
@@ -31,13 +32,31 @@ char *picture_format(const struct picture *picture);
  * else to be put into HTML. */
 enum { SVG_LEFT = 70, SVG_PLOT = 1000, SVG_RIGHT = 170 };
 void picture_write_svg(FILE *out, const struct picture *picture, bool standalone);
-/* report_html.c: one file that needs no other. text: the report as text. */
-void picture_write_html(FILE *out, const struct picture *picture, const char *text);
+/* report_data.c: the nodes of a timeline that is drawn in columns, for the script of a page, to the scale of `seconds`; as many
+ * as a page may hold. */
+enum picture_detail { PICTURE_ALL, PICTURE_COMPUTE /* no messages */, PICTURE_COLUMNS /* none */ };
+enum picture_detail picture_write_data(FILE *out, const struct timeline *timeline, double seconds);
 /* report_chrome.c: trace events, microseconds; process = rank, thread = stream; a prediction's processes come after the
  * measured ones. */
 void picture_write_chrome(FILE *out, const struct picture *picture);
 /* report_csv.c: the rows of /nodes of one timeline, the columns of the table with names for kinds and streams. */
 void picture_write_csv(FILE *out, const struct timeline *timeline);
+
+/* ---- a page: one HTML file that needs no other ---- */
+
+struct page {
+  const struct picture *picture;
+  const struct report *report; /* NULL: of a plan */
+  const struct metrics_row *metrics;
+  int64_t n_metrics;
+};
+
+void page_write(FILE *out, const struct page *page);
+/* report_curves.c: what metrics.csv has over the steps. */
+void page_write_curves(FILE *out, const struct page *page);
+/* report_tables.c */
+void page_write_tables(FILE *out, const struct page *page);
+extern const char picture_script[]; /* report_script.c */
 
 /* `text` with what XML gives a meaning escaped. */
 void picture_write_escaped(FILE *out, const char *text);

@@ -159,8 +159,8 @@ static void print_picture(FILE *out, const struct plan_report *r) {
   for (int32_t v = 0; v < n; v++) rows[v] = trace_rows_make_node(r->dag, v, 0, r->sim->start[v], r->sim->end[v]);
   step_view_init(&view, rows, n, end);
   char *picture = step_view_draw(&view);
-  fprintf(out, "\nthe step (a column is 1/%d of it; F forward, R recompute, B I W backward, U update, . idle)\n",
-          REPORT_PICTURE_COLUMNS);
+  fprintf(out, "\nthe step (a column is 1/%d of it; F forward, R recompute, B I W backward, U update, . idle)\n%s",
+          REPORT_PICTURE_COLUMNS, REPORT_PICTURE_NOTE);
   for (int32_t k = 0; k < view.n_ranks; k++)
     fprintf(out, "%4d |%s|\n", (int)k, picture + (size_t)k * (REPORT_PICTURE_COLUMNS + 1));
   if (r->plan->n_ranks > n_ranks) fprintf(out, "... and %d ranks more\n", (int)(r->plan->n_ranks - n_ranks));

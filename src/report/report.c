@@ -72,14 +72,34 @@ static void find_range(const struct trace_content *c, int64_t steps, int64_t *fi
   }
 }
 
-static int compare_doubles(const void *left, const void *right) {
-  const double *a = left, *b = right;
-  return (*a > *b) - (*a < *b);
+/* A step that was read: how long it took and where its rows are. */
+struct step_read {
+  double seconds;
+  int64_t step, first, n;
+};
+
+static int compare_steps(const void *left, const void *right) {
+  const struct step_read *a = left, *b = right;
+  if (a->seconds != b->seconds) return a->seconds < b->seconds ? -1 : 1;
+  return (a->step > b->step) - (a->step < b->step);
+}
+
+/* The median, and the step that took it (of an even number of steps the faster of the middle ones), drawn. */
+static void choose_typical(const struct trace_content *c, struct step_read *read, struct report *r) {
+  qsort(read, (size_t)r->n_steps, sizeof *read, compare_steps);
+  const struct step_read *typical = &read[(r->n_steps - 1) / 2];
+  r->median_seconds = (typical->seconds + read[r->n_steps / 2].seconds) / 2;
+  r->typical_step = typical->step;
+  struct step_view view;
+  step_view_init(&view, &c->nodes[typical->first], typical->n, find_step(c, typical->step)->seconds);
+  r->picture = step_view_draw(&view);
+  step_view_fini(&view);
 }
 
 static void add_steps(const struct trace_content *c, int64_t first, int64_t end, bool recompute_early,
                       struct report *r) {
-  double *seconds = MEM_NEW(double, c->n_steps), sum = 0, trained = 0;
+  struct step_read *read = MEM_NEW(struct step_read, c->n_steps);
+  double sum = 0, trained = 0;
   int64_t tokens = 0;
   for (int64_t at = first, n; at < end; at += n) {
     n = count_rows(c, at);
@@ -90,24 +110,21 @@ static void add_steps(const struct trace_content *c, int64_t first, int64_t end,
     view.recompute_early = recompute_early;
     step_view_add(&view, r);
     if (r->n_steps == 0) r->loss_first = step->loss, r->first_step = step->step;
-    seconds[r->n_steps++] = view.end - view.begin;
+    read[r->n_steps++] = (struct step_read){view.end - view.begin, step->step, at, n};
     sum += view.end - view.begin;
     trained += step->seconds;
     tokens += step->tokens;
     r->loss_last = step->loss;
     r->last_step = step->step;
     r->n_micro = view.n_micro;
-    mem_free(r->picture);
-    r->picture = step_view_draw(&view);
     step_view_fini(&view);
   }
   if (r->n_steps > 0) {
-    qsort(seconds, (size_t)r->n_steps, sizeof *seconds, compare_doubles);
-    r->median_seconds = (seconds[(r->n_steps - 1) / 2] + seconds[r->n_steps / 2]) / 2;
+    choose_typical(c, read, r);
     r->step_seconds = sum / (double)r->n_steps;
     r->tokens_per_s = trained > 0 ? (double)tokens / trained : 0;
   }
-  mem_free(seconds);
+  mem_free(read);
 }
 
 /* Sums become means; peaks and limits are added. */
@@ -177,12 +194,10 @@ static int read_status(struct report *r) {
 
 /* What the run's end left of predicted beside measured. The names of ops are those of the model of plan.h5. */
 static int read_comparison(const char *trace, const struct plan_file *plan, struct report *r) {
-  struct model *model = NULL;
   int status = comparison_read(trace, &r->comparison);
   if (status || r->comparison.n_steps == 0) return status;
-  if (plan->model_json && *plan->model_json) status = model_create(plan->model_json, "plan.h5", -1, &model, NULL);
-  if (!status) r->comparison_text = compare_format(&r->comparison, model);
-  model_destroy(&model);
+  if (plan->model_json && *plan->model_json) status = model_create(plan->model_json, "plan.h5", -1, &r->model, NULL);
+  if (!status) r->comparison_text = compare_format(&r->comparison, r->model);
   return status;
 }
 
@@ -223,6 +238,7 @@ void report_fini(struct report *report) {
   mem_free(report->planner);
   mem_free(report->status);
   mem_free(report->comparison_text);
+  model_destroy(&report->model);
   comparison_fini(&report->comparison);
   mem_free(report->ranks);
   mem_free(report->stages);
@@ -239,46 +255,71 @@ const char *report_cause_get_text(enum report_cause cause) {
 
 static bool exists(const char *path) { return !access(path, F_OK); }
 
-/* Writes the page of a picture. text NULL: what the picture says. */
-static int write_page(const char *path, const struct picture *picture, const char *text) {
-  char *page = NULL, *own = text ? NULL : picture_format(picture);
+static int write_page(const char *path, const struct page *content) {
+  char *page = NULL;
   size_t size;
   FILE *out = open_memstream(&page, &size);
-  if (out) picture_write_html(out, picture, text ? text : own);
+  if (out) page_write(out, content);
   bool failed = !out || ferror(out);
   if ((out && fclose(out)) || failed) {
     free(page);
-    mem_free(own);
     return error_raise(STATUS_FAILED, "no memory for %s", path);
   }
   int status = disk_write_text(path, page);
   free(page);
-  mem_free(own);
+  return status;
+}
+
+/* The curves of a run; a file that cannot be read takes nothing away from the rest of the page. */
+static void read_metrics(const char *folder, struct metrics_row **rows, int64_t *n) {
+  char *path = mem_format("%s/metrics.csv", folder);
+  *rows = NULL;
+  *n = 0;
+  if (exists(path) && metrics_read(path, rows, n)) {
+    log_warn("%s; report.html has no curves", error_text());
+    error_clear();
+  }
+  mem_free(path);
+}
+
+static int save_measured(const char *path, const char *trace, const char *plan, const struct report *report,
+                         int64_t step) {
+  struct picture picture;
+  struct metrics_row *rows;
+  int64_t n;
+  int status = picture_read(report->folder, trace, plan, step ? step : report->typical_step, &picture);
+  if (status) return status;
+  read_metrics(report->folder, &rows, &n);
+  status = write_page(path, &(struct page){&picture, report, rows, n});
+  mem_free(rows);
+  picture_fini(&picture);
+  return status;
+}
+
+static int save_planned(const char *path, const char *name, const char *plan) {
+  struct picture picture;
+  int status = picture_read(name, NULL, plan, 0, &picture);
+  if (status) return status;
+  status = write_page(path, &(struct page){.picture = &picture});
+  picture_fini(&picture);
   return status;
 }
 
 int report_save_html(const char *folder, const char *plan, const struct report *report, int64_t step) {
   char *trace = mem_format("%s/trace.h5", folder), *usual = mem_format("%s/plan.h5", folder),
-       *path = mem_format("%s/report.html", folder), *text = NULL;
+       *path = mem_format("%s/report.html", folder);
   struct report own = {0};
-  struct picture picture;
   int status = STATUS_OK;
-  bool measured = exists(trace);
-  if (!plan) plan = usual;
-  if (measured && !report) {
+  if (!plan && exists(usual)) plan = usual;
+  if (!exists(trace)) {
+    status = save_planned(path, folder, plan);
+  } else if (report) {
+    status = save_measured(path, trace, plan, report, step);
+  } else {
     status = report_read(folder, 0, &own);
-    report = &own;
+    if (!status) status = save_measured(path, trace, plan, &own, step);
+    if (!status) report_fini(&own);
   }
-  if (!status && measured) text = report_format(report);
-  if (!status)
-    status = picture_read(folder, measured ? trace : NULL, exists(plan) ? plan : NULL,
-                          measured && step == 0 ? report->last_step : step, &picture);
-  if (!status) {
-    status = write_page(path, &picture, text);
-    picture_fini(&picture);
-  }
-  if (report == &own) report_fini(&own);
-  mem_free(text);
   mem_free(trace);
   mem_free(usual);
   mem_free(path);

@@ -18,6 +18,8 @@
 #include "plan/plan.h"
 #include "store/comparison.h"
 
+struct model;
+
 /* X(name, title, meaning): the parts of a step. Tables of text have those that came later as their last columns: scripts
  * count columns. */
 #define REPORT_FIRST_PARTS(X)                                                                                          \
@@ -71,6 +73,10 @@ struct report_late {
   double seconds;
 };
 
+/* Below the heading of a picture of letters. */
+#define REPORT_PICTURE_NOTE                                                                                            \
+  "letters are as frequent as their times are long, where a column holds several; lower case: a rank's odd chunks\n"
+
 enum { REPORT_WORST = 5, REPORT_DEFAULT_STEPS = 100, REPORT_PICTURE_COLUMNS = 100 };
 
 struct report {
@@ -80,17 +86,20 @@ struct report {
   int64_t first_step, last_step, n_steps; /* that were read */
   double step_seconds;                    /* mean: the whole of every rank */
   double median_seconds;
+  int64_t typical_step; /* that took the median time, or just less where the number of steps is even */
   double loss_first, loss_last, tokens_per_s;
   double predicted_seconds;               /* of a step of the largest micro-batches, by plan.h5; NaN: not predicted */
   struct comparison comparison;           /* as the run's end left it; n_steps 0: it has not ended */
+  struct model *model;                    /* that ran, for the names of its ops; NULL: not ended */
   char *comparison_text;                  /* the same for people; NULL: not ended */
   struct report_rank *ranks;              /* [n_ranks] */
   struct report_stage *stages;            /* [n_stages] */
   int64_t n_late;                         /* nodes late by more than 1 % of their step and 0.1 ms */
   struct report_late worst[REPORT_WORST]; /* the first min(n_late, REPORT_WORST) are set, worst first */
   char *
-      picture; /* of the last step: for each rank REPORT_PICTURE_COLUMNS letters, that of the kind of node that fills most
-                    of a column, '.' idle; n_ranks strings one after the other, each NUL-terminated */
+      picture; /* of the typical step: for each rank REPORT_PICTURE_COLUMNS letters, as columns_choose has them: of kinds
+                  * of nodes, lower case for a rank's odd chunks, '.' idle; n_ranks strings one after the other, each
+                  * NUL-terminated */
 };
 
 /* Reads a run folder, of a run that goes on, has ended or was killed. steps: how many of the last steps in the trace to
@@ -108,8 +117,8 @@ char *report_format_json(const struct report *report);
 const char *report_cause_get_text(enum report_cause cause);
 
 /* Writes FOLDER/report.html, atomically: pictures of a plan and of the folder's trace.h5, whichever hold times. plan: its
- * path, NULL: the folder's plan.h5. report: of the folder, NULL where it is not at hand. step: of the trace, 0: the last whole
- * one. STATUS_MISTAKE when there are no times or no such step. */
+ * path, NULL: the folder's plan.h5. report: of the folder, NULL where it is not at hand. step: of the trace, 0: the
+ * typical one. STATUS_MISTAKE when there are no times or no such step. */
 int report_save_html(const char *folder, const char *plan, const struct report *report, int64_t step);
 
 /* Writes RUN/report.txt and RUN/report.html, atomically; nothing when there is no trace. run_status: what STATUS is about to say, for a run that

@@ -1,120 +1,116 @@
-/* The picture as one HTML file: SVG, table and text, with a small script that zooms and tells what is under the pointer. */
+/* A run or a plan as one HTML file: curves, pictures and tables, and a small script (report_script.c). */
 #include <inttypes.h>
+#include <math.h>
 
 #include "report/picture.h"
-
-static const double MIB = 1024.0 * 1024.0;
+#include "report/style.h"
 
 static const char style[] =
-    "body{font:14px sans-serif;margin:16px;color:#222;max-width:1500px}svg.picture{width:100%;height:auto;cursor:grab}"
-    "table{border-collapse:collapse}td,th{padding:2px 9px;text-align:right}th{border-bottom:1px solid #888}"
-    "tr.measured td{border-bottom:1px solid #ddd}"
-    "#tip{position:fixed;display:none;white-space:pre;background:#fffff0;border:1px solid #888;padding:4px 7px;"
-    "pointer-events:none;font-size:12px}button{min-width:2.2em;margin-right:4px}";
+    "body{font:14px/1.45 system-ui,sans-serif;margin:16px auto;padding:0 16px;max-width:1500px;color:var(--text);"
+    "background:var(--page)}h1{font-size:22px;margin:8px 0}h2{font-size:16px;margin:26px 0 4px}"
+    "svg.picture{width:100%;height:auto;cursor:grab}svg.plotted{width:100%;height:auto}"
+    ".curves{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:10px 26px;margin:14px 0}"
+    "figure{margin:0}figcaption{font-weight:bold;font-size:13px;padding-left:4px}"
+    ".key{display:inline-block;width:10px;height:10px;margin-right:5px}.k1{background:var(--first)}"
+    ".k2{background:var(--second)}.b2{fill:var(--second);fill-opacity:.25}.note{color:var(--quiet);font-weight:normal;"
+    "font-size:12.5px;margin:2px 0}.wide{overflow-x:auto}"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:6px 0}"
+    "td,th{padding:2px 9px;text-align:right;white-space:nowrap}th{border-bottom:1px solid var(--line);font-weight:600}"
+    "tr:nth-child(odd) td{background:var(--row)}.left{text-align:left}.share{color:var(--quiet);padding-left:0}"
+    "dl{display:grid;grid-template-columns:max-content 1fr;gap:1px 14px;margin:8px 0}dt{font-weight:600}dd{margin:0}"
+    ".meaning{color:var(--quiet);font-size:12.5px}"
+    "#tip{position:fixed;display:none;white-space:pre;background:var(--page);color:var(--text);"
+    "border:1px solid var(--line);padding:4px 7px;pointer-events:none;font-size:12px}"
+    "button{min-width:2.4em;margin-right:4px;padding:3px 8px;color:var(--text);background:var(--row);"
+    "border:1px solid var(--line);border-radius:4px}";
 
-/* x, w: what all plots show, in their 1000 units. */
-static const char script[] =
-    "(function(){\n"
-    "var "
-    "s=document.querySelector('svg.picture'),plots=s.querySelectorAll('svg.plot'),tip=document.getElementById('tip'),\n"
-    "  numbers=s.querySelectorAll('text.number'),ticks=s.querySelectorAll('text.tick'),x=0,w=1000,\n"
-    "  ms=1e3*s.getAttribute('data-seconds');\n"
-    "s.querySelectorAll('.plot title,rect.part title').forEach(function(t){\n"
-    "  t.parentNode.setAttribute('data-tip',t.textContent);t.remove();});\n"
-    "function show(){\n"
-    "  w=Math.min(1000,Math.max(0.01,w));x=Math.min(1000-w,Math.max(0,x));\n"
-    "  plots.forEach(function(p){p.setAttribute('viewBox',x+' 0 '+w+' '+p.getAttribute('height'));});\n"
-    "  numbers.forEach(function(n){n.setAttribute('transform',\n"
-    "    'translate('+n.getAttribute('data-x')+' '+n.getAttribute('data-y')+') scale('+w/1000+' 1)');\n"
-    "    n.style.display=n.getAttribute('data-width')*1000/w<2+6*n.textContent.length?'none':'';});\n"
-    "  ticks.forEach(function(t){var part=+t.getAttribute('data-part');\n"
-    "    t.textContent=+((x+part*w)/1000*ms).toPrecision(w<100?7:4)+(part==1?' ms':'');});\n"
-    "}\n"
-    "function zoom(by,at){x=x+at*w-at*Math.min(1000,w*by);w*=by;show();}\n"
-    "function part(e){var r=s.getBoundingClientRect();\n"
-    "  return ((e.clientX-r.left)*s.viewBox.baseVal.width/r.width-plots[0].x.baseVal.value)/1000;}\n"
-    "s.addEventListener('wheel',function(e){if(!e.ctrlKey&&!e.shiftKey)return;e.preventDefault();\n"
-    "  zoom((e.deltaY||e.deltaX)<0?0.8:1.25,Math.min(1,Math.max(0,part(e))));},{passive:false});\n"
-    "s.addEventListener('dblclick',function(e){e.preventDefault();zoom(0.5,Math.min(1,Math.max(0,part(e))));});\n"
-    "var from=null;\n"
-    "s.addEventListener('mousedown',function(e){from=part(e);e.preventDefault();});\n"
-    "window.addEventListener('mouseup',function(){from=null;});\n"
-    "s.addEventListener('mousemove',function(e){\n"
-    "  if(from!==null&&e.buttons){var to=part(e);x-=(to-from)*w;from=to;show();}\n"
-    "  var t=e.target.getAttribute('data-tip');tip.style.display=t?'block':'none';\n"
-    "  "
-    "if(t){tip.textContent=t;tip.style.left=Math.min(e.clientX+14,innerWidth-260)+'px';tip.style.top=e.clientY+14+'px';"
-    "}\n"
-    "});\n"
-    "s.addEventListener('mouseleave',function(){tip.style.display='none';});\n"
-    "document.getElementById('in').onclick=function(){zoom(0.5,0.5);};\n"
-    "document.getElementById('out').onclick=function(){zoom(2,0.5);};\n"
-    "document.getElementById('all').onclick=function(){x=0;w=1000;show();};\n"
-    "})();\n";
+/* ---- what it is ---- */
 
-static void write_notes(FILE *out, const struct timeline *t) {
-  if (t->n_drawn < t->n_ranks)
-    fprintf(out, "<p>%s: the first %d of %d ranks are drawn.</p>\n", t->title, (int)t->n_drawn, (int)t->n_ranks);
-  if (t->merged) fprintf(out, "<p>%s: passes too short to be told apart share a bar.</p>\n", t->title);
-  if (!t->has_messages) fprintf(out, "<p>%s: messages are not drawn, there are too many.</p>\n", t->title);
+static void write_run(FILE *out, const struct report *r) {
+  fputs("<dt>state</dt><dd>", out);
+  picture_write_escaped(out, r->status ? r->status : "no STATUS: it goes on, or was killed");
+  fprintf(out, "</dd>\n<dt>stages</dt><dd>%d on %d ranks, %d micro-batches a step</dd>\n", (int)r->n_stages,
+          (int)r->n_ranks, (int)r->n_micro);
+  fprintf(out,
+          "<dt>steps</dt><dd>%" PRId64 " to %" PRId64 " of the trace (%" PRId64
+          "): mean %.2f ms, median %.2f ms, %.0f tokens/s</dd>\n",
+          r->first_step, r->last_step, r->n_steps, r->step_seconds * 1e3, r->median_seconds * 1e3, r->tokens_per_s);
+  if (isfinite(r->predicted_seconds))
+    fprintf(out, "<dt>predicted</dt><dd>%.2f ms for a step of the largest micro-batches</dd>\n",
+            r->predicted_seconds * 1e3);
 }
 
-static void write_rank(FILE *out, const struct timeline *t, int32_t r) {
-  const struct report_rank *rank = &t->ranks[r];
-  fprintf(out, "<tr class=\"%s\"><td>%d</td><td>%s</td>", t->title, (int)r, t->title);
-#define X(name, ...) fprintf(out, "<td>%.3f</td>", rank->name * 1e3);
-  REPORT_PARTS(X)
-#undef X
-  fprintf(out, "<td>%.2f</td>", (double)rank->peak_bytes / MIB);
-  if (rank->limit_bytes == INT64_MAX)
-    fputs("<td>none</td></tr>\n", out);
+static void write_summary(FILE *out, const struct page *page) {
+  const struct picture *p = page->picture;
+  fputs("<dl>\n<dt>planner</dt><dd>", out);
+  picture_write_escaped(out, p->planner ? p->planner : "unknown");
+  fputs("</dd>\n", out);
+  if (page->report)
+    write_run(out, page->report);
   else
-    fprintf(out, "<td>%.2f</td></tr>\n", (double)rank->limit_bytes / MIB);
+    fprintf(out, "<dt>plan</dt><dd>%d stages on %d ranks; predicted step %.6g ms</dd>\n", (int)p->timelines[0].n_stages,
+            (int)p->timelines[0].n_ranks, (p->timelines[0].end_s - p->timelines[0].begin_s) * 1e3);
+  fputs("</dl>\n", out);
 }
 
-/* The prediction of a rank above its measurement. */
-static void write_table(FILE *out, const struct picture *picture) {
-  int32_t n = 0;
-  fputs("<h2>Time of each rank by cause, ms; memory, MiB</h2>\n<table>\n<tr><th>rank</th><th></th>", out);
-#define X(name, title, meaning) fprintf(out, "<th title=\"%s\">%s</th>", meaning, title);
-  REPORT_PARTS(X)
-#undef X
-  fputs("<th>peak</th><th>limit</th></tr>\n", out);
-  for (int i = 0; i < picture->n_timelines; i++)
-    if (picture->timelines[i].n_drawn > n) n = picture->timelines[i].n_drawn;
-  for (int32_t r = 0; r < n; r++)
-    for (int i = 0; i < picture->n_timelines; i++)
-      if (r < picture->timelines[i].n_drawn) write_rank(out, &picture->timelines[i], r);
-  fputs("</table>\n<ul>\n", out);
-#define X(name, title, meaning) fprintf(out, "<li><b>%s</b>: %s</li>\n", title, meaning);
-  REPORT_PARTS(X)
-#undef X
-  fputs("</ul>\n", out);
+/* ---- the step ---- */
+
+static void write_notes(FILE *out, const struct timeline *t, enum picture_detail detail) {
+  if (t->n_drawn < t->n_ranks)
+    fprintf(out, "<p class=\"note\">%s: the first %d of %d ranks are drawn.</p>\n", t->title, (int)t->n_drawn,
+            (int)t->n_ranks);
+  if (t->n_columns == 0) return;
+  fprintf(out,
+          "<p class=\"note\">%s: where passes are too many to be told apart, the step is cut into columns; the colours "
+          "of a column "
+          "are the shares of its time, the rest is idle. ",
+          t->title);
+  if (detail == PICTURE_COLUMNS)
+    fputs("This step has too many passes for the page: zooming shows no more. ", out);
+  else
+    fputs("Zooming shows the passes one by one. ", out);
+  if (detail == PICTURE_COMPUTE) fputs("Messages are not drawn, there are too many. ", out);
+  fprintf(out, "Memory is the most in each of %d columns.</p>\n", t->n_columns);
 }
 
-void picture_write_html(FILE *out, const struct picture *picture, const char *text) {
-  fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>", out);
-  picture_write_escaped(out, picture->name);
-  fprintf(out, "</title>\n<style>%s</style>\n</head>\n<body>\n<h1>", style);
-  picture_write_escaped(out, picture->name);
-  fputs("</h1>\n<p>planner ", out);
-  picture_write_escaped(out, picture->planner ? picture->planner : "unknown");
-  for (int i = 0; i < picture->n_timelines; i++) {
-    const struct timeline *t = &picture->timelines[i];
-    fprintf(out, "; %s step %.6g ms", t->title, (t->end_s - t->begin_s) * 1e3);
-  }
-  fputs("</p>\n", out);
-  for (int i = 0; i < picture->n_timelines; i++) write_notes(out, &picture->timelines[i]);
-  fputs("<p><button id=\"in\">+</button><button id=\"out\">&minus;</button><button id=\"all\">all</button> zoom; also "
-        "double click, or Shift and the wheel; drag to move. The bars below a rank's passes are its sends and "
-        "receives. Red edges: the critical path, which the step is as long as.</p>\n",
+static void write_step(FILE *out, const struct page *page) {
+  const struct picture *p = page->picture;
+  const struct timeline *last = &p->timelines[p->n_timelines - 1];
+  if (last->step > 0 && page->report && last->step == page->report->typical_step && page->report->n_steps > 1)
+    fprintf(out, "<h2>Step %" PRId64 ", whose time is the median of the steps %" PRId64 " to %" PRId64 "</h2>\n",
+            last->step, page->report->first_step, page->report->last_step);
+  else if (last->step > 0)
+    fprintf(out, "<h2>Step %" PRId64 "</h2>\n", last->step);
+  else
+    fputs("<h2>The step, as predicted</h2>\n", out);
+  fputs("<p><button id=\"in\">+</button><button id=\"out\">&minus;</button><button id=\"all\">all</button> "
+        "<span class=\"note\">zoom; also double click, or Shift and the wheel; drag to move. The bars below a rank's "
+        "passes are its sends and receives. Red edges: the critical path, which the step is as long as.</span></p>\n",
         out);
-  picture_write_svg(out, picture, false);
-  write_table(out, picture);
-  if (text) {
-    fputs("<h2>Report</h2>\n<pre>", out);
-    picture_write_escaped(out, text);
-    fputs("</pre>\n", out);
+  picture_write_svg(out, p, false);
+  for (int i = 0; i < p->n_timelines; i++) {
+    const struct timeline *t = &p->timelines[i];
+    enum picture_detail detail = PICTURE_ALL;
+    if (t->n_columns > 0) detail = picture_write_data(out, t, picture_get_seconds(p));
+    write_notes(out, t, detail);
   }
-  fprintf(out, "<div id=\"tip\"></div>\n<script>\n%s</script>\n</body>\n</html>\n", script);
+}
+
+void page_write(FILE *out, const struct page *page) {
+  const char *name = page->picture->name;
+  fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width\">\n<title>",
+        out);
+  picture_write_escaped(out, name);
+  fputs("</title>\n<style>", out);
+  style_write_variables(out);
+  style_write_rules(out, false);
+  fprintf(out, "%s</style>\n</head>\n<body>\n<h1>", style);
+  picture_write_escaped(out, name);
+  fputs("</h1>\n", out);
+  write_summary(out, page);
+  page_write_curves(out, page);
+  write_step(out, page);
+  page_write_tables(out, page);
+  fprintf(out, "<div id=\"tip\"></div>\n<script>\n%s</script>\n</body>\n</html>\n", picture_script);
 }

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "plan/plan.h"
+#include "report/columns.h"
 
 static bool is_pass(int8_t kind) { return kind == NODE_F || kind == NODE_B || kind == NODE_I || kind == NODE_W; }
 
@@ -265,41 +266,36 @@ void step_view_add(const struct step_view *v, struct report *report) {
 
 /* ---- the picture ---- */
 
-enum { MAX_KINDS = NODE_KIND_COUNT };
-
-/* Adds the share of a node in each column to filled[column][kind]. */
-static void fill_columns(const struct step_view *v, const struct node_row *node, double (*filled)[MAX_KINDS]) {
-  double width = (v->end - v->begin) / REPORT_PICTURE_COLUMNS;
-  if (width <= 0 || node->kind < 0 || node->kind >= MAX_KINDS) return;
-  int first = (int)clamp((node->start_s - v->begin) / width, 0, REPORT_PICTURE_COLUMNS - 1);
-  int last = (int)clamp((node->end_s - v->begin) / width, 0, REPORT_PICTURE_COLUMNS - 1);
-  for (int c = first; c <= last; c++) {
-    double left = v->begin + c * width;
-    filled[c][node->kind] += least(node->end_s, left + width) - most(node->start_s, left);
-  }
+/* A class is a kind; of passes of a rank's odd chunks (its second stage, its fourth ...) the kind in lower case. */
+static int find_class(const struct node_row *node, const int32_t *chunks) {
+  bool odd = node->stage >= 0 && chunks[node->stage] % 2 == 1;
+  return node->kind + (odd ? NODE_KIND_COUNT : 0);
 }
 
-static char choose_letter(const double filled[MAX_KINDS], double width) {
-  double sum = 0;
-  int best = 0;
-  for (int k = 0; k < MAX_KINDS; k++) {
-    sum += filled[k];
-    if (filled[k] > filled[best]) best = k;
-  }
-  return sum >= 0.5 * width ? node_kind_get_name((enum node_kind)best)[0] : '.';
+static char get_letter(int class) {
+  if (class < 0) return '.';
+  char letter = node_kind_get_name((enum node_kind)(class % NODE_KIND_COUNT))[0];
+  return class < NODE_KIND_COUNT ? letter : (char)(letter - 'A' + 'a');
 }
 
 char *step_view_draw(const struct step_view *v) {
   char *picture = mem_alloc((size_t)v->n_ranks * (REPORT_PICTURE_COLUMNS + 1) + 1);
-  double(*filled)[MAX_KINDS] = mem_alloc(sizeof *filled * REPORT_PICTURE_COLUMNS);
+  int32_t n_stages, n_chunks, *chunks = columns_find_chunks(v->rows, v->n_rows, &n_stages, &n_chunks);
+  int chosen[REPORT_PICTURE_COLUMNS];
+  struct columns columns;
+  columns_init(&columns, REPORT_PICTURE_COLUMNS, 2 * NODE_KIND_COUNT, v->begin, v->end);
   for (int32_t rank = 0; rank < v->n_ranks; rank++) {
-    memset(filled, 0, sizeof *filled * REPORT_PICTURE_COLUMNS);
-    for (int64_t i = v->rank_offset[rank]; i < v->rank_offset[rank + 1]; i++)
-      if (v->rows[i].stream == STREAM_COMPUTE) fill_columns(v, &v->rows[i], filled);
-    for (int c = 0; c < REPORT_PICTURE_COLUMNS; c++)
-      picture[rank * (REPORT_PICTURE_COLUMNS + 1) + c] =
-          choose_letter(filled[c], (v->end - v->begin) / REPORT_PICTURE_COLUMNS);
+    char *line = picture + (size_t)rank * (REPORT_PICTURE_COLUMNS + 1);
+    columns_clear(&columns);
+    for (int64_t i = v->rank_offset[rank]; i < v->rank_offset[rank + 1]; i++) {
+      const struct node_row *node = &v->rows[i];
+      if (node->stream == STREAM_COMPUTE && node->kind >= 0 && node->kind < NODE_KIND_COUNT)
+        columns_add(&columns, node->start_s, node->end_s, find_class(node, chunks));
+    }
+    columns_choose(&columns, chosen);
+    for (int c = 0; c < REPORT_PICTURE_COLUMNS; c++) line[c] = get_letter(chosen[c]);
   }
-  mem_free(filled);
+  columns_fini(&columns);
+  mem_free(chunks);
   return picture;
 }

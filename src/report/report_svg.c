@@ -1,22 +1,19 @@
 /* The picture as SVG. Every plot is an inner <svg> with 1000 units for the longest step, so that a change of their view
  * boxes alone zooms all of them. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "plan/plan.h"
+#include "report/columns.h"
 #include "report/picture.h"
+#include "report/style.h"
+#include "report/ticks.h"
 
 static const double MIB = 1024.0 * 1024.0;
 
-/* Colours told apart by hue and by lightness, for readers who do not see all hues. */
-static const char *const kind_colours[NODE_KIND_COUNT] = {
-    [NODE_F] = "#4c86c6",  [NODE_R] = "#9b6fc0",  [NODE_B] = "#e0a030",  [NODE_I] = "#e8c060",  [NODE_W] = "#b06a28",
-    [NODE_U] = "#5a9a5a",  [NODE_SF] = "#2a5a96", [NODE_RF] = "#7ab0e0", [NODE_SB] = "#a06a10", [NODE_RB] = "#e0b868",
-    [NODE_ST] = "#777777", [NODE_RT] = "#aaaaaa", [NODE_N] = "#c05a7a",  [NODE_ES] = "#2f7f7a", [NODE_ER] = "#8fc9c4",
-    [NODE_LS] = "#4d8f3a", [NODE_LR] = "#a9d69a", [NODE_EV] = "#5b4fa0", [NODE_LD] = "#b3a9e0", [NODE_SW] = "#8a4a4a",
-    [NODE_SR] = "#d0a0a0",
-};
-enum { MOST_NUMBERS = 4000, MOST_HEIGHT = 24, PLOT_PIXELS = 1600, DIGIT_WIDTH = 6 };
+enum { MOST_HEIGHT = 24, PLOT_PIXELS = 1600, DIGIT_WIDTH = 6, LANE_UNITS = 100, MOST_TICKS = 11 };
 
 static double get_row_height(const struct timeline *t) {
   double height = (double)PLOT_PIXELS / (t->n_drawn > 0 ? t->n_drawn : 1);
@@ -40,19 +37,11 @@ static void write_head(struct svg *svg, double height, bool standalone) {
   int width = SVG_LEFT + SVG_PLOT + SVG_RIGHT;
   fprintf(out, "<svg class=\"picture\" data-seconds=\"%.9g\"", svg->seconds);
   if (standalone) fprintf(out, " xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\"", width, height);
-  fprintf(out, " viewBox=\"0 0 %d %.0f\" font-family=\"sans-serif\" font-size=\"11\">\n<style>", width, height);
-  for (int k = 0; k < NODE_KIND_COUNT; k++)
-    fprintf(out, ".%s{fill:%s}", node_kind_get_name((enum node_kind)k), kind_colours[k]);
-  fputs("text{fill:#222}.head{font-weight:bold;font-size:13px}.number{fill:#000;font-size:9px;text-anchor:middle;"
-        "pointer-events:none}.label{text-anchor:end}.tick{text-anchor:middle}.row{fill:#f1f1f1}"
-        ".level{fill:#9db8d2;stroke:#47698c}.limit{stroke:#c00000;stroke-dasharray:5 3;fill:none}"
-        ".bar{stroke:#000;stroke-opacity:.3;stroke-width:.5}.bar[data-path]{stroke:#c00000;stroke-opacity:1;stroke-"
-        "width:1.5}."
-        "level,.limit,.grid,.bar{vector-effect:non-scaling-stroke}."
-        "grid{stroke:#bbb;stroke-width:.5;fill:none}"
-        ".busy{fill:#4c86c6}.bubble{fill:#d8d8d8}.wait{fill:#e07050}.other{fill:#777}.offload{fill:#b07cc6}</style>\n",
-        out);
-  if (standalone) fprintf(out, "<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n", width, height);
+  fprintf(out, " viewBox=\"0 0 %d %.0f\" font-family=\"sans-serif\" font-size=\"11\">\n", width, height);
+  if (!standalone) return; /* the page has the rules */
+  fputs("<style>", out);
+  style_write_rules(out, true);
+  fprintf(out, "</style>\n<rect class=\"paper\" width=\"%d\" height=\"%.0f\"/>\n", width, height);
 }
 
 static void write_heading(struct svg *svg, const char *title, const struct timeline *t) {
@@ -62,9 +51,12 @@ static void write_heading(struct svg *svg, const char *title, const struct timel
   fprintf(svg->out, ": %.6g ms</text>\n", (t->end_s - t->begin_s) * 1e3);
 }
 
-static void start_plot(struct svg *svg, double height) {
+/* dense: the timeline whose columns the page's script draws anew at every zoom; NULL: none. */
+static void start_plot(struct svg *svg, double height, const char *dense) {
+  fputs("<svg class=\"plot\"", svg->out);
+  if (dense) fprintf(svg->out, " data-dense=\"%s\"", dense);
   fprintf(svg->out,
-          "<svg class=\"plot\" x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" viewBox=\"0 0 %d %.1f\" "
+          " x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" viewBox=\"0 0 %d %.1f\" "
           "preserveAspectRatio=\"none\">\n",
           SVG_LEFT, svg->y, SVG_PLOT, height, SVG_PLOT, height);
 }
@@ -77,15 +69,23 @@ static void write_ranks(struct svg *svg, const struct timeline *t, double height
             svg->y + r * height + (height > 12 ? height / 2 + 3 : 8), (int)r);
 }
 
-/* Times below plots: at fixed places, so that only the texts change with the zoom. */
+/* Times below plots, at round ones. The script of a page makes them anew at another zoom. */
 static void write_axis(struct svg *svg, double top) {
-  fputs("<path class=\"grid\" d=\"", svg->out);
-  for (int i = 0; i <= 10; i++) fprintf(svg->out, "M%d %.1fV%.1f", SVG_LEFT + i * SVG_PLOT / 10, top, svg->y + 4);
+  char text[TICK_TEXT];
+  double per_second;
+  const char *unit = ticks_choose_unit(svg->seconds, &per_second);
+  struct ticks ticks = ticks_make(0, svg->seconds * per_second, MOST_TICKS);
+  fprintf(svg->out, "<g class=\"axis\" data-top=\"%.1f\" data-y=\"%.1f\">\n<path class=\"grid\" d=\"", top, svg->y);
+  for (int i = 0; i < ticks.n; i++)
+    fprintf(svg->out, "M%.2f %.1fV%.1f", SVG_LEFT + ticks.at[i] / per_second / svg->seconds * SVG_PLOT, top,
+            svg->y + 4);
   fputs("\"/>\n", svg->out);
   svg->y += 16;
-  for (int i = 0; i <= 10; i++)
-    fprintf(svg->out, "<text class=\"tick\" data-part=\"%g\" x=\"%d\" y=\"%.1f\">%.4g%s</text>\n", i / 10.0,
-            SVG_LEFT + i * SVG_PLOT / 10, svg->y, svg->seconds * 1e3 * i / 10, i == 10 ? " ms" : "");
+  for (int i = 0; i < ticks.n; i++)
+    fprintf(svg->out, "<text class=\"tick\" x=\"%.2f\" y=\"%.1f\">%s%s%s</text>\n",
+            SVG_LEFT + ticks.at[i] / per_second / svg->seconds * SVG_PLOT, svg->y,
+            ticks_format(&ticks, ticks.at[i], text), i == ticks.n - 1 ? " " : "", i == ticks.n - 1 ? unit : "");
+  fputs("</g>\n", svg->out);
 }
 
 /* ---- bars ---- */
@@ -93,7 +93,6 @@ static void write_axis(struct svg *svg, double top) {
 static void write_tip(FILE *out, const struct timeline *t, const struct timeline_bar *bar) {
   const struct node_row *node = &t->rows[bar->row];
   fprintf(out, "<title>%s", node_kind_get_name((enum node_kind)node->kind));
-  if (bar->count > 1) fprintf(out, " and %" PRId64 " other passes", bar->count - 1);
   if (node->stage >= 0) fprintf(out, ", stage %d", (int)node->stage);
   if (node->microbatch >= 0) fprintf(out, ", micro-batch %d", (int)node->microbatch);
   if (node->layer >= 0) fprintf(out, ", layer %d", (int)node->layer);
@@ -134,31 +133,96 @@ static void write_bar(struct svg *svg, const struct timeline *t, const struct ti
   double x = get_x(svg, t, bar->start_s), width = get_x(svg, t, bar->end_s) - x;
   double y = (node->rank + lanes[node->stream].top) * height, tall = lanes[node->stream].tall * height;
   if (!compute && width <= 0) return;
-  fprintf(
-      svg->out,
-      "<rect class=\"bar %s\" x=\"%.4f\" y=\"%.2f\" width=\"%.4f\" height=\"%.2f\"%s>", /* 0.1 millionth of a step */
-      node_kind_get_name((enum node_kind)node->kind), x, y, width, tall, bar->on_path ? " data-path=\"1\"" : "");
+  fputs("<rect class=\"bar ", svg->out);
+  style_write_class(svg->out, node->kind, timeline_get_shade(t, node));
+  fprintf(svg->out, "\" x=\"%.4f\" y=\"%.2f\" width=\"%.4f\" height=\"%.2f\"%s>", /* 0.1 millionth of a step */
+          x, y, width, tall, bar->on_path ? " data-path=\"1\"" : "");
   write_tip(svg->out, t, bar);
   fputs("</rect>\n", svg->out);
-  if (compute && bar->count == 1 && height >= 14 && t->n_bars <= MOST_NUMBERS)
-    write_number(svg, node->microbatch, x + width / 2, y + tall / 2 + 3, width);
+  if (compute && height >= 14) write_number(svg, node->microbatch, x + width / 2, y + tall / 2 + 3, width);
+}
+
+/* ---- columns ---- */
+
+/* A rank's and column's units: a column wide, a LANE_UNITS-th of the lane high, upwards from its bottom. */
+static void open_lane(struct svg *svg, const struct timeline *t, double top, double tall) {
+  fprintf(svg->out, "<g transform=\"translate(0 %.2f) scale(%.6g %.6g)\">", top, get_x(svg, t, t->end_s) / t->n_columns,
+          tall / LANE_UNITS);
+}
+
+/* Steps with these heights: an area over the bottom of the lane. */
+static void write_steps(struct svg *svg, const char *attributes, int kind, int shade, const int *heights, int n) {
+  fputs("<path class=\"", svg->out);
+  if (kind >= 0) style_write_class(svg->out, kind, shade);
+  fprintf(svg->out, "%s\" d=\"M0 %d", attributes, LANE_UNITS);
+  for (int c = 0, before = 0, end; c < n; c = end) {
+    for (end = c + 1; end < n && heights[end] == heights[c];) end++;
+    if (heights[c] != before) fprintf(svg->out, "v%d", before - heights[c]);
+    fprintf(svg->out, "h%d", end - c);
+    before = heights[c];
+  }
+  fprintf(svg->out, "V%dz\"/>", LANE_UNITS);
+}
+
+/* Each column a stack of what its time went into; what is left of it to the top is idle. The stack of all classes is drawn
+ * first and what is below over it, so that no gap of rounding shows between two. */
+static void write_stack(struct svg *svg, const struct timeline *t, struct columns *columns, int32_t rank) {
+  int *heights = MEM_NEW(int, columns->n);
+  timeline_fill_columns(t, rank, columns);
+  for (int class = columns->n_classes - 1; class >= 0; class --) {
+    bool any = false;
+    for (int c = 0; c < columns->n; c++) any |= columns->shares[(int64_t)c * columns->n_classes + class] > 0;
+    for (int c = 0; any && c < columns->n; c++) {
+      double sum = 0;
+      for (int k = 0; k <= class; k++) sum += columns->shares[(int64_t)c * columns->n_classes + k];
+      heights[c] = (int)lround(LANE_UNITS * fmin(sum, 1));
+    }
+    if (any) write_steps(svg, "", class / TIMELINE_SHADES, class % TIMELINE_SHADES, heights, columns->n);
+  }
+  mem_free(heights);
+}
+
+static void write_stacks(struct svg *svg, const struct timeline *t, double height) {
+  struct columns columns;
+  columns_init(&columns, t->n_columns, NODE_KIND_COUNT * TIMELINE_SHADES, t->begin_s, t->end_s);
+  fputs("<g class=\"stacks\">\n", svg->out);
+  for (int32_t r = 0; r < t->n_drawn; r++) {
+    open_lane(svg, t, (r + 0.04) * height, 0.91 * height);
+    write_stack(svg, t, &columns, r);
+    fputs("</g>\n", svg->out);
+  }
+  fputs("</g>\n", svg->out);
+  columns_fini(&columns);
 }
 
 static void write_timeline(struct svg *svg, const struct timeline *t) {
   double height = get_row_height(t);
   write_heading(svg, "timeline", t);
   write_ranks(svg, t, height);
-  start_plot(svg, t->n_drawn * height);
+  start_plot(svg, t->n_drawn * height, t->n_columns > 0 ? t->title : NULL);
   for (int32_t r = 0; r < t->n_drawn; r++) {
     fprintf(svg->out, "<rect class=\"row\" x=\"0\" y=\"%.2f\" width=\"%.4f\" height=\"%.2f\"/>\n", (r + 0.04) * height,
             get_x(svg, t, t->end_s), 0.91 * height);
-    for (int64_t i = t->bar_offset[r]; i < t->bar_offset[r + 1]; i++) write_bar(svg, t, &t->bars[i], height);
+    for (int64_t i = t->n_columns ? 0 : t->bar_offset[r]; !t->n_columns && i < t->bar_offset[r + 1]; i++)
+      write_bar(svg, t, &t->bars[i], height);
   }
+  if (t->n_columns > 0) write_stacks(svg, t, height);
   fputs("</svg>\n", svg->out);
   svg->y += t->n_drawn * height;
 }
 
 /* ---- memory ---- */
+
+/* The most in each column; `top` bytes are 0.9 of the row. */
+static void write_levels(struct svg *svg, const struct timeline *t, int32_t rank, double height, double top) {
+  int *heights = MEM_NEW(int, t->n_columns);
+  for (int c = 0; c < t->n_columns; c++)
+    heights[c] = (int)lround(LANE_UNITS * (double)t->levels[(int64_t)rank * t->n_columns + c] / top);
+  open_lane(svg, t, (rank + 0.07) * height, 0.9 * height);
+  write_steps(svg, "level", -1, 0, heights, t->n_columns);
+  fputs("</g>\n", svg->out);
+  mem_free(heights);
+}
 
 /* The level of one rank as steps; `top` bytes fill the row. */
 static void write_level(struct svg *svg, const struct timeline *t, int32_t rank, double height, double top) {
@@ -194,10 +258,13 @@ static void write_memory(struct svg *svg, const struct timeline *t) {
     else
       fputs(" MiB, no limit</text>\n", svg->out);
   }
-  start_plot(svg, t->n_drawn * height);
+  start_plot(svg, t->n_drawn * height, NULL);
   for (int32_t r = 0; r < t->n_drawn; r++) {
     double top = get_top(t, r), limit = (double)t->ranks[r].limit_bytes;
-    write_level(svg, t, r, height, top);
+    if (t->n_columns > 0)
+      write_levels(svg, t, r, height, top);
+    else
+      write_level(svg, t, r, height, top);
     if (limit <= top)
       fprintf(svg->out, "<path class=\"limit\" d=\"M0 %.2fH%d\"><title>rank %d: limit</title></path>\n",
               (r + 0.97) * height - 0.9 * height * limit / top, SVG_PLOT, (int)r);
@@ -235,25 +302,42 @@ static void write_swatch(struct svg *svg, double *x, const char *name) {
   *x += 28 + 7 * (double)strlen(name);
 }
 
+/* The shades of a rank's stages, where ranks have several. */
+static void write_shades(struct svg *svg, double *x, int32_t n_chunks) {
+  for (int shade = 0; shade < TIMELINE_SHADES; shade++) {
+    if (n_chunks < TIMELINE_SHADES && shade % ((TIMELINE_SHADES - 1) / (n_chunks - 1))) continue;
+    fputs("<rect class=\"", svg->out);
+    style_write_class(svg->out, NODE_F, shade);
+    fprintf(svg->out, "\" x=\"%.0f\" y=\"%.1f\" width=\"10\" height=\"10\"/>", *x, svg->y - 9);
+    *x += 10;
+  }
+  fprintf(svg->out, "<text x=\"%.0f\" y=\"%.1f\">the rank's first to last stage, likewise the other passes</text>\n",
+          *x + 4, svg->y);
+}
+
 /* Kinds that are there. */
 static void write_legend(struct svg *svg) {
   bool there[NODE_KIND_COUNT] = {false};
-  for (int i = 0; i < svg->picture->n_timelines; i++)
-    for (int64_t k = 0; k < svg->picture->timelines[i].n_rows; k++)
-      there[svg->picture->timelines[i].rows[k].kind] = true;
+  int32_t n_chunks = 1;
+  for (int i = 0; i < svg->picture->n_timelines; i++) {
+    const struct timeline *t = &svg->picture->timelines[i];
+    for (int64_t k = 0; k < t->n_rows; k++) there[t->rows[k].kind] = true;
+    if (t->n_chunks > n_chunks) n_chunks = t->n_chunks;
+  }
   double x = SVG_LEFT;
   svg->y += 16;
   for (int k = 0; k < NODE_KIND_COUNT; k++)
     if (there[k]) write_swatch(svg, &x, node_kind_get_name((enum node_kind)k));
+  if (n_chunks > 1) write_shades(svg, &x, n_chunks);
 }
 
 static double get_height(const struct picture *picture) {
-  double height = 40;
+  double height = 16;
   for (int i = 0; i < picture->n_timelines; i++) {
     const struct timeline *t = &picture->timelines[i];
     height += 3 * 26 + t->n_drawn * get_row_height(t) * 3.5;
   }
-  return height + 3 * 24;
+  return height + 2 * 16 + 30;
 }
 
 void picture_write_svg(FILE *out, const struct picture *picture, bool standalone) {

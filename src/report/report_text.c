@@ -165,8 +165,10 @@ static void print_late(FILE *out, const struct report *r) {
 
 static void print_picture(FILE *out, const struct report *r) {
   fprintf(out,
-          "\nstep %" PRId64 " (one column is 1/%d of it; F forward, R recompute, B I W backward, U update, . idle)\n",
-          r->last_step, REPORT_PICTURE_COLUMNS);
+          "\nstep %" PRId64
+          ", of median time (one column is 1/%d of it; F forward, R recompute, B I W backward, U update, "
+          ". idle)\n%s",
+          r->typical_step, REPORT_PICTURE_COLUMNS, REPORT_PICTURE_NOTE);
   for (int32_t i = 0; i < r->n_ranks; i++)
     fprintf(out, "%4d |%s|\n", i, r->picture + (size_t)i * (REPORT_PICTURE_COLUMNS + 1));
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "plan/plan.h"
+#include "report/columns.h"
 #include "report/report_step.h"
 
 enum { MOST_RANKS = 1 << 20 };
@@ -54,67 +55,103 @@ static void measure(struct timeline *t, double seconds, const struct timeline_me
   }
 }
 
-/* ---- bars ---- */
+/* ---- what is drawn ---- */
 
-static void start_bar(struct timeline *t, int64_t row) {
-  const struct node_row *node = &t->rows[row];
-  t->bars[t->n_bars++] = (struct timeline_bar){
-      .row = row, .count = 1, .start_s = node->start_s, .end_s = node->end_s, .on_path = t->on_path[row]};
-}
-
-static double get_length(const struct node_row *node) { return node->end_s - node->start_s; }
-
-/* Adds a compute node to the last bar. */
-static void join_bar(struct timeline *t, int64_t row) {
-  struct timeline_bar *bar = &t->bars[t->n_bars - 1];
-  if (get_length(&t->rows[row]) > get_length(&t->rows[bar->row])) bar->row = row;
-  if (t->rows[row].end_s > bar->end_s) bar->end_s = t->rows[row].end_s;
-  bar->on_path |= t->on_path[row];
-  bar->count++;
-  t->merged = true;
-}
-
-/* The compute bars of a rank, none but the last shorter than `least` together with the one after it. */
-static void add_compute(struct timeline *t, int64_t first, int64_t end, double least) {
-  int32_t rank = t->rows[first].rank;
-  int64_t in_use = t->bytes_static[rank], begin = t->n_bars;
-  for (int64_t i = first; i < end; i++) {
+/* Calls `see` with each compute node of a rank and the device bytes in use during and after it. */
+static void walk_levels(struct timeline *t, int32_t rank,
+                        void (*see)(struct timeline *t, int64_t row, int64_t during, int64_t after)) {
+  int64_t in_use = t->bytes_static[rank];
+  for (int64_t i = t->row_offset[rank]; i < t->row_offset[rank + 1]; i++) {
     const struct node_row *node = &t->rows[i];
     if (node->stream != STREAM_COMPUTE) continue;
-    if (t->n_bars > begin && node->end_s - t->bars[t->n_bars - 1].start_s < least)
-      join_bar(t, i);
-    else
-      start_bar(t, i);
-    struct timeline_bar *bar = &t->bars[t->n_bars - 1];
     in_use += node->device_alloc;
-    if (in_use > bar->bytes_in_use) bar->bytes_in_use = in_use;
-    if (in_use > t->ranks[rank].peak_bytes) t->ranks[rank].peak_bytes = in_use;
-    bar->bytes_after = in_use -= node->device_free;
+    see(t, i, in_use, in_use - node->device_free);
+    in_use -= node->device_free;
   }
+}
+
+static void see_peak(struct timeline *t, int64_t row, int64_t during, int64_t after) {
+  struct report_rank *rank = &t->ranks[t->rows[row].rank];
+  (void)after;
+  if (during > rank->peak_bytes) rank->peak_bytes = during;
+}
+
+static void see_bar(struct timeline *t, int64_t row, int64_t during, int64_t after) {
+  const struct node_row *node = &t->rows[row];
+  t->bars[t->n_bars++] = (struct timeline_bar){.row = row,
+                                               .start_s = node->start_s,
+                                               .end_s = node->end_s,
+                                               .bytes_in_use = during,
+                                               .bytes_after = after,
+                                               .on_path = t->on_path[row]};
+}
+
+static void raise_level(struct timeline *t, int32_t rank, double from, double to, int64_t bytes) {
+  double width = (t->end_s - t->begin_s) / t->n_columns;
+  int last = width > 0 ? (int)fmin((to - t->begin_s) / width, t->n_columns - 1) : 0;
+  for (int c = width > 0 ? (int)fmax((from - t->begin_s) / width, 0) : 0; c <= last; c++) {
+    int64_t *level = &t->levels[(int64_t)rank * t->n_columns + c];
+    if (bytes > *level) *level = bytes;
+  }
+}
+
+static void see_level(struct timeline *t, int64_t row, int64_t during, int64_t after) {
+  const struct node_row *node = &t->rows[row];
+  bool has_next = row + 1 < t->row_offset[node->rank + 1] && t->rows[row + 1].stream == STREAM_COMPUTE;
+  raise_level(t, node->rank, node->start_s, node->end_s, during);
+  raise_level(t, node->rank, node->end_s, has_next ? t->rows[row + 1].start_s : t->end_s, after);
 }
 
 static void add_bars(struct timeline *t) {
-  int64_t n_compute = 0, n_drawn_rows = 0;
-  t->n_drawn = t->n_ranks < TIMELINE_MOST_RANKS ? t->n_ranks : TIMELINE_MOST_RANKS;
-  for (; n_drawn_rows < t->n_rows && t->rows[n_drawn_rows].rank < t->n_drawn; n_drawn_rows++)
-    n_compute += t->rows[n_drawn_rows].stream == STREAM_COMPUTE;
-  /* Two neighbours span `least`, so that a rank has at most its share of the bars. */
-  double least = 0;
-  if (n_compute > TIMELINE_MOST_BARS) least = 2 * (t->end_s - t->begin_s) * t->n_drawn / TIMELINE_MOST_BARS;
-  t->has_messages = n_drawn_rows <= TIMELINE_MOST_BARS;
-  t->bars = MEM_NEW(struct timeline_bar, t->has_messages ? n_drawn_rows : n_compute);
+  t->bars = MEM_NEW(struct timeline_bar, t->row_offset[t->n_drawn]);
   t->bar_offset = MEM_NEW(int64_t, t->n_drawn + 1);
-  for (int64_t first = 0, end = 0; first < n_drawn_rows; first = end) {
-    int32_t rank = t->rows[first].rank;
-    while (end < n_drawn_rows && t->rows[end].rank == rank) end++;
-    add_compute(t, first, end, least);
-    for (int64_t i = first; i < end && t->has_messages; i++)
-      if (t->rows[i].stream != STREAM_COMPUTE) start_bar(t, i);
-    t->bar_offset[rank + 1] = t->n_bars;
+  for (int32_t r = 0; r < t->n_drawn; r++) {
+    walk_levels(t, r, see_bar);
+    for (int64_t i = t->row_offset[r]; i < t->row_offset[r + 1]; i++)
+      if (t->rows[i].stream != STREAM_COMPUTE) see_bar(t, i, 0, 0);
+    t->bar_offset[r + 1] = t->n_bars;
   }
-  /* A rank without rows has no bars. */
-  for (int32_t r = 0; r < t->n_drawn; r++)
-    if (t->bar_offset[r + 1] < t->bar_offset[r]) t->bar_offset[r + 1] = t->bar_offset[r];
+}
+
+static void add_columns(struct timeline *t) {
+  int64_t n_compute = 0;
+  for (int64_t i = 0; i < t->row_offset[t->n_drawn]; i++) n_compute += t->rows[i].stream == STREAM_COMPUTE;
+  double n = fmin((double)n_compute / t->n_drawn / TIMELINE_COLUMN_PASSES, TIMELINE_MOST_COLUMNS);
+  t->n_columns = (int)fmin(fmax(n, TIMELINE_LEAST_COLUMNS), (double)TIMELINE_MOST_CELLS / t->n_drawn);
+  t->levels = MEM_NEW(int64_t, (int64_t)t->n_drawn * t->n_columns);
+  for (int32_t r = 0; r < t->n_drawn; r++) {
+    raise_level(t, r, t->begin_s, t->end_s, t->bytes_static[r]);
+    walk_levels(t, r, see_level);
+  }
+}
+
+static void draw(struct timeline *t) {
+  t->row_offset = MEM_NEW(int64_t, t->n_ranks + 1);
+  for (int64_t i = 0; i < t->n_rows; i++) t->row_offset[t->rows[i].rank + 1]++;
+  for (int32_t r = 0; r < t->n_ranks; r++) t->row_offset[r + 1] += t->row_offset[r];
+  t->chunks = columns_find_chunks(t->rows, t->n_rows, &t->n_stages, &t->n_chunks);
+  t->n_drawn = t->n_ranks < TIMELINE_MOST_RANKS ? t->n_ranks : TIMELINE_MOST_RANKS;
+  for (int32_t r = 0; r < t->n_ranks; r++) walk_levels(t, r, see_peak);
+  if (t->row_offset[t->n_drawn] <= TIMELINE_MOST_BARS)
+    add_bars(t);
+  else
+    add_columns(t);
+}
+
+int timeline_get_shade(const struct timeline *t, const struct node_row *row) {
+  bool pass =
+      row->kind == NODE_F || row->kind == NODE_R || row->kind == NODE_B || row->kind == NODE_I || row->kind == NODE_W;
+  if (!pass || row->stage < 0 || t->n_chunks < 2) return 0;
+  return t->chunks[row->stage] * (TIMELINE_SHADES - 1) / (t->n_chunks - 1);
+}
+
+void timeline_fill_columns(const struct timeline *t, int32_t rank, struct columns *columns) {
+  columns_clear(columns);
+  for (int64_t i = t->row_offset[rank]; i < t->row_offset[rank + 1]; i++) {
+    const struct node_row *row = &t->rows[i];
+    if (row->stream == STREAM_COMPUTE)
+      columns_add(columns, row->start_s, row->end_s, row->kind * TIMELINE_SHADES + timeline_get_shade(t, row));
+  }
 }
 
 int timeline_init(struct timeline *t, const char *title, int64_t step, double seconds, struct node_row *rows,
@@ -124,7 +161,7 @@ int timeline_init(struct timeline *t, const char *title, int64_t step, double se
   if (!status && t->n_rows > 0) {
     measure(t, seconds, memory);
     timeline_mark_path(t);
-    add_bars(t);
+    draw(t);
   }
   if (status) timeline_fini(t);
   return status;
@@ -135,6 +172,9 @@ void timeline_fini(struct timeline *t) {
   mem_free(t->on_path);
   mem_free(t->bars);
   mem_free(t->bar_offset);
+  mem_free(t->row_offset);
+  mem_free(t->chunks);
+  mem_free(t->levels);
   mem_free(t->ranks);
   mem_free(t->bytes_static);
   *t = (struct timeline){0};

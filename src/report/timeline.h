@@ -7,17 +7,24 @@
 #include "report/report.h"
 #include "store/trace_rows.h"
 
-enum { TIMELINE_MOST_BARS = 12000, TIMELINE_MOST_RANKS = 256 };
+/* A step of more rows than MOST_BARS is drawn in columns that hold COLUMN_PASSES passes of a rank each on average (of fewer, the
+ * shares of neighbours differ by where their edges fall), as far as the limits of all columns allow. */
+enum {
+  TIMELINE_MOST_BARS = 3000,
+  TIMELINE_MOST_RANKS = 256,
+  TIMELINE_COLUMN_PASSES = 6,
+  TIMELINE_LEAST_COLUMNS = 60,
+  TIMELINE_MOST_COLUMNS = 250,
+  TIMELINE_MOST_CELLS = 24000
+};
 
-/* A node; or several compute nodes of a rank one after the other, with the time between them, where there are too many to
- * be told apart: then `row` is the longest of them. */
+/* A node, to be drawn by itself. */
 struct timeline_bar {
-  int64_t row;   /* into rows */
-  int64_t count; /* of nodes */
+  int64_t row; /* into rows */
   double start_s, end_s;
   int64_t bytes_in_use; /* of the device, the most while the bar lasts; from then on bytes_after. Compute bars only */
   int64_t bytes_after;
-  bool on_path; /* one of them is on the critical path */
+  bool on_path; /* it is on the critical path */
 };
 
 struct timeline {
@@ -27,14 +34,16 @@ struct timeline {
   double begin_s, end_s;
   struct node_row *rows; /* whose times are known, by rank, stream, start */
   int64_t n_rows;
-  bool *on_path;             /* [n_rows] the row is on the critical path */
-  struct timeline_bar *bars; /* of the first n_drawn ranks: each rank's compute bars, then its messages */
-  int64_t n_bars;
-  int64_t *bar_offset;       /* [n_drawn+1] */
-  bool has_messages;         /* false: there would be too many bars */
-  bool merged;               /* some bars are several nodes */
-  struct report_rank *ranks; /* [n_ranks] parts of the step, device peak and limit as in a report */
-  int64_t *bytes_static;     /* [n_ranks] device bytes held for the whole step; 0 when not known */
+  int64_t *row_offset;         /* [n_ranks+1] the rows of a rank */
+  bool *on_path;               /* [n_rows] the row is on the critical path */
+  int32_t n_stages, n_chunks;  /* n_chunks: the most stages of a rank */
+  int32_t *chunks;             /* [n_stages] which of its rank's stages it is */
+  int n_columns;               /* 0: each node has a bar; else the columns that the step is drawn in */
+  struct timeline_bar *bars;   /* of the first n_drawn ranks: each rank's compute bars, then its messages */
+  int64_t n_bars, *bar_offset; /* bar_offset: [n_drawn+1] */
+  int64_t *levels;             /* [n_drawn][n_columns] device bytes, the most in each column; NULL without columns */
+  struct report_rank *ranks;   /* [n_ranks] parts of the step, device peak and limit as in a report */
+  int64_t *bytes_static;       /* [n_ranks] device bytes held for the whole step; 0 when not known */
 };
 
 /* Bytes that the rows do not tell, by rank; NULL where not known, then peaks are those of the rows. */
@@ -48,6 +57,15 @@ struct timeline_memory {
 int timeline_init(struct timeline *timeline, const char *title, int64_t step, double seconds, struct node_row *rows,
                   int64_t n_rows, const struct timeline_memory *memory);
 void timeline_fini(struct timeline *timeline);
+
+/* Passes have shades: 0 for a rank's first stage, up to TIMELINE_SHADES - 1 for its last one; 0 of what is no pass. */
+enum { TIMELINE_SHADES = 8 };
+int timeline_get_shade(const struct timeline *timeline, const struct node_row *row);
+
+/* The shares of a rank's columns of compute time between two instants, of classes kind x TIMELINE_SHADES + shade. The columns
+ * have NODE_KIND_COUNT x TIMELINE_SHADES classes. */
+struct columns;
+void timeline_fill_columns(const struct timeline *timeline, int32_t rank, struct columns *columns);
 
 /* timeline_path.c: fills in on_path of the rows; called by timeline_init. */
 void timeline_mark_path(struct timeline *timeline);
