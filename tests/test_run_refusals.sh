@@ -264,7 +264,7 @@ deck=$work/unlimited.yml
   says "what would fit: memory.device_limit of rank 0"
   train address 2
   ends 0
-  train exhausted 2 -D model.hidden_size=1024 -D "memory.device_limit=1 GiB"
+  train exhausted 1 -D model.hidden_size=1024 -D "memory.device_limit=1 GiB"
   ends 1
   says "ulimit -v is 300000 kB"
   [ $failures = 0 ]
