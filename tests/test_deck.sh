@@ -75,6 +75,42 @@ expect 2 'deck takes one deck'
 expect 2 'deck takes one deck' good.yml --reference
 expect 2 'deck takes one deck' good.yml bad.yml
 
+# Keys that are given and cannot act are named, with what they act with; those at their default are not.
+expect 0 "^-D data.validation: 'data.validation' has no effect here: it acts only with run.evaluate_every" good.yml \
+  -D data.validation=none
+for set in run.evaluate_steps=5 optimizer.min_lr=1e-5 optimizer.decay_steps=5 device.time_scale=2 pipeline.swap_tier=host \
+  pipeline.swap=off obscura.lambda=2 'memory.host_limit=1 GiB' memory.spill_folder=x 'memory.spill_limit=1 GiB' \
+  'cost.uniform={forward_ms: 1} -D cost.source=preset' 'device.preset=h100 -D cost.uniform={forward_ms: 1}' \
+  'pipeline.recompute_stages=2 -D pipeline.recompute=none' 'model.init_std=0.1 -D model.init_from=x'; do
+  other=${set#* -D }
+  [ "$other" = "$set" ] && other=run.steps=5
+  expect 0 "^-D [a-z_.]*: '${set%%=*}' has no effect here: it acts only with" good.yml -D "${set% -D *}" -D "$other"
+done
+expect 0 "acts only with pipeline.planner obscura, pipeline.swap auto" good.yml -D pipeline.planner=obscura \
+  -D pipeline.swap=off -D pipeline.swap_stages=2
+for set in optimizer.min_lr=0 pipeline.swap_tier=auto 'pipeline.swap_tier=rank -D pipeline.planner=obscura' \
+  'optimizer.min_lr=1e-5 -D optimizer.schedule=linear' 'run.evaluate_steps=3 -D run.evaluate_every=1 -D data.validation=x'; do
+  # shellcheck disable=SC2086 # several words
+  expect 0 'OK, ' good.yml -D $set
+  grep -q 'no effect' out && fail "$set: $(grep 'no effect' out)"
+done
+
+# What other commands would refuse is said with their names.
+expect 0 "^refused by train and verify: .*'data.train'.* is missing" good.yml
+expect 0 "^refused by plan and profile: the deck names no model" good.yml
+expect 0 '^refused by train and verify: device.precision is bf16' good.yml -D device.precision=bf16
+cat > whole.yml << 'DECK'
+model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 64, num_hidden_layers: 3,
+        num_attention_heads: 4}
+data: {train: tokens, sequence_length: 8, global_batch: 4}
+DECK
+expect 0 '^refused by train and verify: tokens.idx: No such file' whole.yml
+printf 'some text, which is long enough for rows' > text.txt
+"$penstock" data build --output tokens text.txt > made || fail "data build"
+expect 0 '^model: llama' whole.yml
+grep -q refused out && fail "refused: $(cat out)"
+expect 0 '^refused by evaluations of train: gone.idx: No such file' whole.yml -D data.validation=gone
+
 mkdir sub
 printf 'include: ../good.yml\nmodel:\n  model_type: gpt2\n' > sub/top.yml
 expect 0 'sub/top.yml: OK, 2 of ' sub/top.yml

@@ -200,6 +200,11 @@ refuse weights 2 -D model.init_from=nowhere.h5
 says "nowhere.h5.*No such file"
 says_not warning
 
+train idle 1 -D data.validation=nowhere -D run.steps=1
+ends 0
+says_once "warning: -D data.validation: 'data.validation' has no effect here: it acts only with run.evaluate_every above 0"
+says_once 'warning: data.validation: nowhere.idx: No such file'
+
 name="a damaged index"
 cp data.bin cut.bin
 head -c 40 data.idx > cut.idx

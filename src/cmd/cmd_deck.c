@@ -3,14 +3,18 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "cmd/options.h"
+#include "data/dataset.h"
 #include "exec/request.h"
+#include "exec/setup.h"
 #include "input/deck.h"
 #include "input/params.h"
+#include "input/params_idle.h"
 #include "input/params_print.h"
 #include "model/model.h"
 #include "plan/planner.h"
@@ -29,34 +33,93 @@ static int check_partition(const struct params *params, const struct model *mode
   return status;
 }
 
-/* What can be known of the model without ranks and data. A deck need not have one. */
-static int check_model(const struct params *params, char **line) {
-  *line = NULL;
+/* What can be known of the model without ranks and data. A deck need not have one: *model is NULL then. */
+static int check_model(const struct params *params, struct model **model) {
+  *model = NULL;
   char *json = params_format_model_json(params);
   if (!json && !params->model.config) return STATUS_OK;
-  struct model *model = NULL;
   const char *source = params->model.config ? params->model.config : "model";
   int status = json ? STATUS_OK : file_read_text(params->model.config, &json);
-  if (!status) status = model_create(json, source, -1, &model, NULL);
+  if (!status) status = model_create(json, source, -1, model, NULL);
   mem_free(json);
   if (status) return status;
-  status = request_check_positions(params, model);
-  if (!status) status = check_partition(params, model);
-  if (!status)
-    *line = mem_format("model: %s, %lld blocks, %lld parameters", model->config.model_type,
-                       (long long)model->config.n_blocks, (long long)model->n_parameters);
-  model_destroy(&model);
+  status = request_check_positions(params, *model);
+  if (!status) status = check_partition(params, *model);
+  if (status) model_destroy(model);
   return status;
+}
+
+/* ---- what other commands would refuse ---- */
+
+static int check_training(const struct params *params, const struct model *model) {
+  (void)model;
+  return params_require_training(params);
+}
+
+static int check_plan(const struct params *params, const struct model *model) {
+  static const enum param_id needed[] = {PARAM_data_sequence_length, PARAM_data_global_batch};
+  if (!model) return error_raise(STATUS_MISTAKE, "the deck names no model: set model.config or model.model_type");
+  return params_require(params, "a plan", needed, sizeof needed / sizeof *needed);
+}
+
+static int check_precision(const struct params *params, const struct model *model) {
+  (void)model;
+  return request_check_precision(params);
+}
+
+/* Files are opened as training does, from the working directory that this command has. */
+static int check_files(const struct params *params, const struct model *model, const struct params_mix *mix) {
+  struct dataset *dataset = NULL;
+  if (!model || !mix->n || !params_is_set(params, PARAM_data_sequence_length)) return STATUS_OK;
+  int status = setup_open_data(params, model, mix, false, &dataset);
+  dataset_close(&dataset);
+  return status;
+}
+
+static int check_train(const struct params *params, const struct model *model) {
+  return check_files(params, model, &params->data.train);
+}
+
+static int check_validation(const struct params *params, const struct model *model) {
+  return check_files(params, model, &params->data.validation);
+}
+
+/* X(commands that do it, check): each is done alone and says the mistakes of its own. */
+#define TRIALS(X)                                                                                                      \
+  X("train and verify", check_training)                                                                                \
+  X("plan and profile", check_plan)                                                                                    \
+  X("train and verify", check_precision)                                                                               \
+  X("train and verify", check_train)                                                                                   \
+  X("evaluations of train", check_validation)
+
+/* A deck may serve one command and not another: who would refuse it is told. */
+static void print_refusals(const struct params *params, const struct model *model) {
+  static const struct {
+    const char *who;
+    int (*check)(const struct params *params, const struct model *model);
+  } trials[] = {
+#define X(who, check) {who, check},
+      TRIALS(X)
+#undef X
+  };
+  for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
+    if (!trials[i].check(params, model)) continue;
+    char *text = mem_strdup(error_text());
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+      printf("refused by %s: %s\n", trials[i].who, line);
+    mem_free(text);
+  }
+  error_clear();
 }
 
 static int check_deck(const char *path, const struct option_list *overrides) {
   struct params params;
+  struct model *model;
   char *text;
   int status = deck_read_text(path, &text);
   if (!status) status = params_parse(text, overrides->items, overrides->n, &params);
   mem_free(text);
   if (status) return status;
-  char *model;
   status = check_model(&params, &model);
   if (status) {
     params_fini(&params);
@@ -65,11 +128,14 @@ static int check_deck(const char *path, const struct option_list *overrides) {
   int n_given = 0;
   for (int id = 0; id < PARAM_COUNT; id++) n_given += params_is_given(&params, (enum param_id)id);
   printf("%s: OK, %d of %d keys given\n", path, n_given, PARAM_COUNT);
-  if (model) printf("%s\n", model);
-  mem_free(model);
-  /* A deck may serve other commands; what training lacks is told all the same. */
-  if (params_require_training(&params)) printf("%s\n", error_text());
-  error_clear();
+  if (model)
+    printf("model: %s, %lld blocks, %lld parameters\n", model->config.model_type, (long long)model->config.n_blocks,
+           (long long)model->n_parameters);
+  char *idle = params_list_idle(&params);
+  fputs(idle, stdout);
+  mem_free(idle);
+  print_refusals(&params, model);
+  model_destroy(&model);
   params_fini(&params);
   return STATUS_OK;
 }

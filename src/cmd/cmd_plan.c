@@ -61,6 +61,7 @@ static int read_params(const char *deck, const struct option_list *overrides, st
   if (status) return status;
   status = params_parse(text, overrides->items, overrides->n, params);
   mem_free(text);
+  if (!status) setup_warn_idle(params);
   if (!status) status = params_require(params, "a plan", needed, sizeof needed / sizeof *needed);
   return status ? status : choose_ranks(params);
 }

@@ -65,6 +65,17 @@ static int write_used_all(struct run *run) {
   return STATUS_OK;
 }
 
+/* Files that this run does not read, but the next one with run.evaluate_every may. */
+static void warn_validation(const struct run *run) {
+  struct dataset *dataset = NULL;
+  const struct params *p = run->params;
+  if (run->rank != 0 || !p->data.validation.n) return;
+  if (setup_open_data(p, run->model, &p->data.validation, false, &dataset))
+    log_warn("data.validation: %s", error_text());
+  error_clear();
+  dataset_close(&dataset);
+}
+
 /* The ranks share the look at every id. */
 static int open_data_all(struct run *run) {
   const struct params *p = run->params;
@@ -73,6 +84,7 @@ static int open_data_all(struct run *run) {
     status = setup_open_data(p, run->model, &p->data.validation, false, &run->validation);
   if (!status) status = dataset_check_vocabulary(run->train, run->rank, run->size);
   if (!status && run->validation) status = dataset_check_vocabulary(run->validation, run->rank, run->size);
+  if (!status && !run->validation) warn_validation(run);
   return comm_agree_all(run->comm, status);
 }
 
@@ -177,6 +189,7 @@ int run_open_all(struct run *run, bool *done) {
     log_line("%s: DONE at step %lld already; raise run.steps to go on", run->folder, (long long)run->found_step);
     return comm_agree_all(run->comm, run->rank == 0 ? rundir_write_status(run->folder, "DONE") : STATUS_OK);
   }
+  setup_warn_idle(run->params);
   status = comm_agree_all(run->comm, compare_deck(run));
   if (!status) status = comm_agree_all(run->comm, params_require_training(run->params));
   if (!status) status = setup_model_all(run->comm, run->params, &run->model, &run->model_json);

@@ -9,6 +9,7 @@
 #include "data/dataset.h"
 #include "exec/costs.h"
 #include "input/deck.h"
+#include "input/params_idle.h"
 #include "model/footprint.h"
 
 #include <stdio.h>
@@ -274,6 +275,12 @@ static int choose_threads(const struct params *params, const struct topo *topo, 
   int n = read_omp_threads();
   *reason = n ? "OMP_NUM_THREADS" : "the cores of this rank";
   return n ? n : topo->n_cores;
+}
+
+void setup_warn_idle(const struct params *params) {
+  char *text = params_list_idle(params);
+  for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) log_warn("%.*s", (int)(end - line), line);
+  mem_free(text);
 }
 
 int setup_topo_all(struct comm *comm, const struct params *params, struct topo *topo) {

@@ -44,6 +44,9 @@ int setup_deck_plan_all(struct comm *comm, const struct params *params, const st
 
 struct optimizer_config setup_make_optimizer(const struct params *params);
 
+/* A warning for each key that is given and cannot act. */
+void setup_warn_idle(const struct params *params);
+
 /* Cores and memory of this rank. Warns of what the environment says and a run cannot take: OMP_NUM_THREADS that is no number,
  * limits on the process (ulimit) that leave it less than the node has. Returns a status, the same on all ranks. */
 int setup_topo_all(struct comm *comm, const struct params *params, struct topo *topo);

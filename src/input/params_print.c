@@ -1,6 +1,7 @@
 #include "input/params_print.h"
 
 #include "base/mem.h"
+#include "input/params_idle.h"
 #include <string.h>
 
 enum { WIDTH = 110 };
@@ -92,6 +93,8 @@ static void print_manual_key(FILE *out, const struct param_row *row) {
   print_choices(out, row);
   fprintf(out, "- default: ");
   print_standard(out, row);
+  const char *condition = params_get_condition((enum param_id)(row - param_rows));
+  if (condition) fprintf(out, "\n- acts only %s", condition);
   fprintf(out, "\n- in a run that goes on: %s\n", get_bond(row));
   mem_free(text);
 }

@@ -1,0 +1,52 @@
+#include "input/params_idle.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "input/param_table.h"
+#include "input/param_value.h"
+
+static const char *const conditions[PARAM_COUNT] = {
+#define ACTS(section, key, condition, when) [PARAM_##section##_##key] = when,
+#include "input/params.def"
+};
+
+const char *params_get_condition(enum param_id id) { return conditions[id]; }
+
+#define ACTS(section, key, condition, when)                                                                            \
+  static bool acts_##section##_##key(const struct params *p) { return condition; }
+#include "input/params.def"
+
+static bool (*const acts[PARAM_COUNT])(const struct params *p) = {
+#define ACTS(section, key, condition, when) [PARAM_##section##_##key] = acts_##section##_##key,
+#include "input/params.def"
+};
+
+/* Whether a value is what the key has when it is left out: nobody expects an effect of that. */
+static bool is_default(const struct params *params, const struct params *standard, enum param_id id) {
+  const struct param_row *row = &param_rows[id];
+  if (!params_is_set(standard, id)) return false;
+  char *value = param_value_format(row, param_read(params, row)),
+       *other = param_value_format(row, param_read(standard, row));
+  bool same = !strcmp(value, other);
+  mem_free(value);
+  mem_free(other);
+  return same;
+}
+
+char *params_list_idle(const struct params *params) {
+  char *text = mem_strdup("");
+  struct params standard;
+  if (params_parse(NULL, NULL, 0, &standard)) return text;
+  for (int id = 0; id < PARAM_COUNT; id++) {
+    enum param_id key = (enum param_id)id;
+    if (!params_is_given(params, key) || !acts[key] || acts[key](params) || is_default(params, &standard, key))
+      continue;
+    char *longer = mem_format("%s%s: '%s.%s' has no effect here: it acts only %s\n", text, params->sources[id].text,
+                              param_rows[id].section, param_rows[id].key, conditions[id]);
+    mem_free(text);
+    text = longer;
+  }
+  params_fini(&standard);
+  return text;
+}
