@@ -14,10 +14,14 @@ sum_kinds() {
     { n[$at["kind"]]++; sum[$at["kind"]] += 1e3 * ($at["end_s"] - $at["start_s"]) }
     END { for (kind in n) printf "%s %d %.6f\n", kind, n[kind], sum[kind] }' "$1" | sort
 }
-# list_kinds COLUMN: the same of the table in the output; 3 is predicted, 4 measured, both a node.
+# The whole of it, as `penstock report` prints it: the log has step, bubble, memory, and the command.
+table=$work/table
+tells() { check grep -qE -- "$1" "$table" || fail "the report has no line with '$1'"; }
+tells_not() { check; if grep -qE -- "$1" "$table"; then fail "the report has a line with '$1'"; fi; }
+# list_kinds COLUMN: the same of the table in the report; 3 is predicted, 4 measured, both a node.
 list_kinds() {
   awk -v column="$1" '/ node +a step/ { reading = 1; next } / op, all passes|\(measured sends|penstock:/ { reading = 0 }
-    reading { printf "%s %d %.6f\n", $1, $2, $2 * $column }' "$output" | sort
+    reading { printf "%s %d %.6f\n", $1, $2, $2 * $column }' "$table" | sort
 }
 # same_kinds CSV COLUMN: the table has four decimals a node.
 same_kinds() {
@@ -41,6 +45,10 @@ holds() {
   says_once 'predicted beside measured, median of 1 step;'
   says 'step: predicted [0-9.]+ ms, measured [0-9.]+ ms, measured/predicted [0-9.]+'
   says 'bubble: predicted [0-9.]+ %, measured [0-9.]+ %'
+  says "memory: predicted at most [0-9.]+ [KMG]iB, measured [0-9.]+ [KMG]iB, limit 64.00 MiB, on rank [0-9]"
+  says "by kind of pass and by op: penstock report $work/$1\$"
+  says_not ' node +a step| op, all passes'
+  "$penstock" report "$work/$1" > "$table" || fail "report"
   "$penstock" report "$work/$1" --step 2 --csv "$work/measured.csv" --json > "$work/json" || fail "report"
   "$penstock" report "$work/$1/plan.h5" --csv "$work/predicted.csv" > /dev/null || fail "report of the plan"
   same_kinds "$work/predicted.csv" 3
@@ -62,21 +70,21 @@ for ranks in 1 2 3; do
   holds "cpu$ranks"
   says 'predicted from preset cpu, not measured$'
   says 'NOTE: these predictions do not rest on measurements of this device'
-  says ' attention\.core +8 '
-  says ' head\.head +2 '
+  tells ' attention\.core +8 '
+  tells ' head\.head +2 '
   # Ops are within the passes that they make up.
   check awk '/ node +a step/ { table = 1; next } / op, all passes/ { table = 2; next } / of all passes/ { table = 0 }
     table == 1 && $1 ~ /^[FB]$/ { passes += $2 * $4 } table == 2 { ops += $2 * $4 }
-    END { exit !(ops > 0.2 * passes && ops < 1.001 * passes) }' "$output" || fail "ops do not make up passes"
+    END { exit !(ops > 0.2 * passes && ops < 1.001 * passes) }' "$table" || fail "ops do not make up passes"
 done
 
 name="recomputation, split backwards"
 train split 2 -D run.steps=2 -D pipeline.planner=zb-h1
 holds split
-check grep -qE '^ +W +' "$output" || fail "no W in the table"
+check grep -qE '^ +W +' "$table" || fail "no W in the table"
 train again 2 -D run.steps=2 -D pipeline.planner=1f1b -D pipeline.recompute=full
 holds again
-says ' R [0-9.]+$'
+tells ' R [0-9.]+$'
 
 name="a device that keeps time: what was predicted, scaled"
 train timed 2 -D run.steps=2 -D device.backend=timed -D device.time_scale=0.05 -D cost.source=uniform \
@@ -85,7 +93,7 @@ holds timed
 says 'predicted from uniform$'
 says 'step: predicted 180\.0000 ms'
 says_not 'NOTE:'
-says_not ' op, all passes'
+tells_not ' op, all passes'
 
 name="no trace: the log has it"
 train bare 2 -D run.steps=3 -D run.trace_every=0

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "exec/costs.h"
+#include "exec/fit.h"
 #include "exec/forecast.h"
 #include "exec/profile.h"
 #include "exec/tally.h"
@@ -27,6 +28,7 @@ struct run_compare {
   struct forecast_counts counts;
   struct tally *predicted; /* rank 0 */
   struct tally *measured;
+  int64_t peak; /* bytes of this rank's device, of the step that used most */
 };
 
 /* What the costs say about themselves. That a preset is not measured is told at the end, beside what was measured. */
@@ -95,6 +97,7 @@ double run_compare_step(const struct run *run, const struct trainer_result *resu
   forecast_measure(t->train.dag, run->rank, t->spans, t->op_seconds, result->seconds, &measured);
   measured.copy_cpu = result->copy_cpu;
   tally_add(c->measured, (const double *)&measured);
+  if (result->peak > c->peak) c->peak = result->peak;
   if (run->rank != 0) return NAN;
   predict(run);
   tally_add(c->predicted, (const double *)&c->forecast);
@@ -166,8 +169,7 @@ static void make_comparison(const struct run *run, const struct forecast *measur
   if (!trainer_keeps_time(run->trainer)) list_ops(run, &predicted, measured, out);
 }
 
-static void log_comparison(const struct run *run, const struct comparison *comparison) {
-  char *text = compare_format(comparison, run->model);
+static void log_text(char *text) {
   for (const char *line = text; *line;) {
     int n = (int)strcspn(line, "\n");
     log_line("%.*s", n, line);
@@ -176,14 +178,51 @@ static void log_comparison(const struct run *run, const struct comparison *compa
   mem_free(text);
 }
 
+/* The device memory of the rank that used most of it. Predicted is what the plan needs for the largest micro-batches. */
+static void log_memory(const struct run *run, const int64_t *peaks) {
+  struct dag *dag = NULL;
+  char predicted[32], measured[32], limit[32] = "";
+  int32_t most = 0;
+  for (int32_t r = 1; r < run->size; r++)
+    if (peaks[r] > peaks[most]) most = r;
+  if (dag_build(run->plan, run->model, &dag)) return;
+  fit_format_bytes(dag_get_peak(dag, most, NULL), predicted, sizeof predicted);
+  fit_format_bytes(peaks[most], measured, sizeof measured);
+  if (run->plan->device_limit[most] < INT64_MAX) fit_format_bytes(run->plan->device_limit[most], limit, sizeof limit);
+  log_line("  memory: predicted at most %s, measured %s%s%s, on rank %d, which used most", predicted, measured,
+           *limit ? ", limit " : "", limit, most);
+  dag_destroy(&dag);
+}
+
+/* The tables are the report's, which reads them from the trace. */
+static void log_comparison(const struct run *run, const struct comparison *comparison, const int64_t *peaks) {
+  const char *note = compare_get_note(comparison);
+  log_text(compare_format_head(comparison));
+  log_memory(run, peaks);
+  if (run->trace)
+    log_line("  by kind of pass and by op: penstock report %s", run->folder);
+  else
+    log_text(compare_format_tables(comparison, run->model));
+  if (note) log_line("  %s", note);
+}
+
+/* Of all ranks on rank 0, [size]; owned by the caller, NULL elsewhere. */
+static int64_t *gather_peaks_all(const struct run *run) {
+  int64_t *peaks = run->rank == 0 ? MEM_NEW(int64_t, run->size) : NULL;
+  comm_gather_root_all(run->comm, 0, &run->compare->peak, sizeof *peaks, peaks, NULL);
+  return peaks;
+}
+
 int run_compare_end_all(const struct run *run) {
   struct forecast measured;
   struct comparison comparison;
   if (!run->compare || tally_count(run->compare->measured) == 0) return STATUS_OK;
   gather_measured_all(run, &measured);
+  int64_t *peaks = gather_peaks_all(run);
   if (run->rank != 0) return STATUS_OK;
   make_comparison(run, &measured, &comparison);
-  log_comparison(run, &comparison);
+  log_comparison(run, &comparison, peaks);
+  mem_free(peaks);
   int status = run->trace ? trace_put_comparison(run->trace, &comparison) : STATUS_OK;
   comparison_fini(&comparison);
   return status;

@@ -35,14 +35,18 @@ static void print_head(FILE *out, const struct comparison *c) {
   char predicted[MOST_TEXT], measured[MOST_TEXT], ratio[MOST_TEXT];
   fprintf(out, "predicted beside measured, median of %" PRId64 " step%s; predicted from %s\n", c->n_steps,
           c->n_steps == 1 ? "" : "s", c->cost_source);
-  if (!c->cost_is_measured && c->n_ops > 0)
-    fprintf(out, "  NOTE: these predictions do not rest on measurements of this device: penstock profile DECK, started "
-                 "like the run, makes them, cost.source: profile takes them\n");
   fprintf(out, "  step: predicted %s ms, measured %s ms, measured/predicted %s\n",
           format_ms(c->predicted_step_s, predicted), format_ms(c->measured_step_s, measured),
           format_ratio(c->predicted_step_s, c->measured_step_s, ratio));
   fprintf(out, "  bubble: predicted %.1f %%, measured %.1f %% of ranks x step\n", 100 * c->predicted_bubble,
           100 * c->measured_bubble);
+}
+
+const char *compare_get_note(const struct comparison *c) {
+  if (c->cost_is_measured || c->n_ops == 0) return NULL;
+  return "NOTE: these predictions do not rest on measurements of this device: penstock profile DECK, started like the "
+         "run, "
+         "makes them, cost.source: profile takes them";
 }
 
 static void print_row(FILE *out, const char *name, int64_t count, double predicted, double measured) {
@@ -115,16 +119,50 @@ static void print_ops(FILE *out, const struct comparison *c, const struct model 
   print_rest(out, c);
 }
 
-char *compare_format(const struct comparison *c, const struct model *model) {
-  char *buffer = NULL;
-  size_t size;
-  FILE *out = open_memstream(&buffer, &size);
-  CHECK(out, "out of memory");
-  print_head(out, c);
+static void print_tables(FILE *out, const struct comparison *c, const struct model *model) {
   print_kinds(out, c);
   if (model && c->n_ops > 0) print_ops(out, c, model);
-  CHECK(!fclose(out), "out of memory");
-  char *text = mem_strdup(buffer);
-  free(buffer);
+}
+
+/* A stream into memory, and its text; owned by the caller. */
+struct sheet {
+  char *buffer;
+  size_t size;
+  FILE *out;
+};
+
+static void open_sheet(struct sheet *sheet) {
+  sheet->out = open_memstream(&sheet->buffer, &sheet->size);
+  CHECK(sheet->out, "out of memory");
+}
+
+static char *close_sheet(struct sheet *sheet) {
+  CHECK(!fclose(sheet->out), "out of memory");
+  char *text = mem_strdup(sheet->buffer);
+  free(sheet->buffer);
   return text;
+}
+
+char *compare_format_head(const struct comparison *c) {
+  struct sheet sheet;
+  open_sheet(&sheet);
+  print_head(sheet.out, c);
+  return close_sheet(&sheet);
+}
+
+char *compare_format_tables(const struct comparison *c, const struct model *model) {
+  struct sheet sheet;
+  open_sheet(&sheet);
+  print_tables(sheet.out, c, model);
+  return close_sheet(&sheet);
+}
+
+char *compare_format(const struct comparison *c, const struct model *model) {
+  struct sheet sheet;
+  const char *note = compare_get_note(c);
+  open_sheet(&sheet);
+  print_head(sheet.out, c);
+  if (note) fprintf(sheet.out, "  %s\n", note);
+  print_tables(sheet.out, c, model);
+  return close_sheet(&sheet);
 }

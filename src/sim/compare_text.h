@@ -1,12 +1,18 @@
-/* What was predicted beside what was measured, for people: the same in the log of a run and in its report. */
+/* What was predicted beside what was measured, for people: in the log of a run and in its report. Texts end with a newline and
+ * are owned by the caller. */
 #ifndef PENSTOCK_SIM_COMPARE_TEXT_H
 #define PENSTOCK_SIM_COMPARE_TEXT_H
 
 struct comparison;
 struct model;
 
-/* Step and bubble, a line a kind of node, a line an op of each kind of layer of the model (NULL: none of these). Lines end
- * with a newline; owned by the caller. */
+/* What is compared, the step, the bubble: a line each. */
+char *compare_format_head(const struct comparison *comparison);
+/* What the reader must know of the predictions; NULL: nothing. Static, without a newline. */
+const char *compare_get_note(const struct comparison *comparison);
+/* A line a kind of node, a line an op of each kind of layer of the model (NULL: none of these). */
+char *compare_format_tables(const struct comparison *comparison, const struct model *model);
+/* All of these. */
 char *compare_format(const struct comparison *comparison, const struct model *model);
 
 #endif
