@@ -212,7 +212,7 @@ static void test_foreign_reader(const char *path) {
   T_CHECK(H5Tget_class(type) == H5T_ENUM && H5Tenum_nameof(type, &one, name, sizeof name) >= 0 &&
               !strcmp(name, "green"),
           "enum");
-  T_CHECK(H5Pall_filters_avail(properties) > 0 && H5Pget_nfilters(properties) == 1, "checksummed");
+  T_CHECK(H5Pall_filters_avail(properties) > 0 && H5Pget_nfilters(properties) == 3, "packed and checksummed");
   T_CHECK(H5Aexists_by_name(file, "/t/start", "unit", H5P_DEFAULT) > 0, "unit");
   H5Pclose(properties);
   H5Tclose(type);

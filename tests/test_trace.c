@@ -1,9 +1,11 @@
 /* trace.h5 and plan.h5: every row of every rank and step arrives with its columns and times; a resume cuts later steps; a
- * full disk costs the rows of that flush and nothing else; a broken file is set aside.
+ * full disk costs the rows of that flush and nothing else; a broken file is set aside; a bound is kept, and what stays within it
+ * is whole.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@
 #include "store/rows.h"
 #include "store/trace.h"
 #include "store/trace_rows.h"
+#include "store/trace_thin.h"
 #include "t.h"
 #include "trace_case.h"
 
@@ -160,7 +163,7 @@ static void test_full_disk(const char *path, const struct trace_case *c) {
     budget = step % 4 == 0 ? room : -1;
     int status = trace_flush_all(trace);
     budget = -1;
-    room += 200000;
+    room += 20000;
     if (step % 4 == 0) {
       T_CHECK(status == STATUS_FAILED && strstr(error_text(), "No space") && strstr(error_text(), path), "%s",
               error_text());
@@ -190,6 +193,140 @@ static void test_broken_file(const char *path, const struct trace_case *c) {
           error_text());
   mem_free(none);
   mem_free(old);
+}
+
+/* ---- a bound ---- */
+
+/* Some first steps, the last ones, and between them as many as there is room for, evenly. */
+static void test_choice(void) {
+  enum { N = 5000 };
+  int32_t steps[N], n = 0;
+  for (int64_t most = 0; most <= 700; most += most < 20 ? 1 : 97) {
+    int64_t every = 1;
+    n = 0;
+    for (int32_t step = 1; step <= 100000; step++) {
+      steps[n++] = step;
+      if (n < N) continue;
+      struct trace_choice choice = trace_choose(steps, n, most, every);
+      int32_t kept = 0, widest = 0;
+      for (int32_t i = 0; i < n; i++)
+        if (trace_choice_keeps(&choice, steps[i])) steps[kept++] = steps[i];
+      for (int32_t i = 1; i < kept; i++) widest = steps[i] - steps[i - 1] > widest ? steps[i] - steps[i - 1] : widest;
+      int32_t last = (int32_t)(most < 1 ? 1 : most > 2 * TRACE_LAST_STEPS ? TRACE_LAST_STEPS : (most + 1) / 2);
+      T_CHECK(kept <= (most ? most : 1) && kept >= last, "%d steps of at most %" PRId64, kept, most);
+      for (int32_t i = 0; i < last; i++)
+        T_CHECK(kept > i && steps[kept - 1 - i] == step - i, "step %d is not kept", step - i);
+      T_CHECK(most < 8 || steps[0] == 1, "step 1 is not kept, but %d", steps[0]);
+      T_CHECK(choice.every >= 2 && choice.every >= every && widest <= choice.every,
+              "%d steps are missing, one in %" PRId64 " stays", widest, choice.every);
+      n = kept;
+      every = choice.every;
+    }
+  }
+  struct trace_choice all = trace_choose(steps, 3, 3, 64);
+  T_CHECK(trace_choice_keeps(&all, steps[0]) && trace_choice_keeps(&all, 77), "with room for all, all stay");
+}
+
+static int64_t measure_file(const char *path) {
+  struct stat status;
+  return stat(path, &status) ? -1 : (int64_t)status.st_size;
+}
+
+/* The steps of /peaks, ascending, and whether /nodes has exactly these, all with all rows. */
+static int64_t check_kept(const char *path, const struct trace_case *c, int32_t *kept, int64_t most) {
+  struct h5_file *file;
+  struct node_row *rows;
+  struct peak_row *peaks;
+  int64_t n_rows, n_peaks, n = 0, wrong = 0;
+  T_CHECK(!h5_open(path, false, &file), "%s", error_text());
+  T_CHECK(!rows_read_all(file, trace_rows_get_nodes(), (void **)&rows, &n_rows), "%s", error_text());
+  T_CHECK(!rows_read_all(file, trace_rows_get_peaks(), (void **)&peaks, &n_peaks), "%s", error_text());
+  h5_close(&file);
+  for (int64_t i = 0; i < n_peaks; i++) {
+    wrong += peaks[i].rank != i % size || peaks[i].device_bytes != peak_of(peaks[i].step, peaks[i].rank);
+    if (i % size == 0 && n < most) kept[n++] = peaks[i].step;
+  }
+  T_CHECK(n_peaks == n * size && n_rows == n * c->dag->n_nodes && wrong == 0,
+          "%" PRId64 " steps, %" PRId64 " nodes, %" PRId64 " peaks, %" PRId64 " wrong", n, n_rows, n_peaks, wrong);
+  for (int64_t i = 0; i < n_rows && n_rows == n * c->dag->n_nodes; i++)
+    wrong += rows[i].node != i % c->dag->n_nodes || !is_row_right(&rows[i], c->dag, kept[i / c->dag->n_nodes]);
+  T_CHECK(wrong == 0, "%" PRId64 " rows of /nodes are wrong", wrong);
+  mem_free(rows);
+  mem_free(peaks);
+  return n;
+}
+
+/* The last ones without a gap, step 1 where there is room for it, multiples of a power of two between. */
+static void check_spread(const int32_t *kept, int64_t n, int64_t last_step) {
+  int64_t tail = 1;
+  while (tail < n && kept[n - 1 - tail] == last_step - tail) tail++;
+  T_CHECK(n > 0 && kept[n - 1] == last_step && tail >= 2, "the last %" PRId64 " of %" PRId64 " steps are there", tail,
+          n);
+  T_CHECK(n < 16 || kept[0] == 1, "the first of %" PRId64 " is step %d", n, kept[0]);
+  int32_t every = 1 << 20;
+  for (int64_t i = 0; i < n - tail; i++)
+    while (kept[i] > 8 && kept[i] % every) every /= 2;
+  T_CHECK(n == last_step || every >= 2, "one in %d stays", every);
+}
+
+enum { BOUND_STEPS = 900, BOUND_FLUSH = 15 };
+
+static void test_bound(const char *path, const struct trace_case *c) {
+  struct trace *trace;
+  int64_t limit = 48000 + 24000 * size, failures = 0, most = 0;
+  int32_t *kept = MEM_NEW(int32_t, BOUND_STEPS + 100);
+  T_CHECK(!trace_open_all(comm, path, 0, &trace), "%s", error_text());
+  trace_set_limit(trace, limit);
+  for (int64_t step = 1; step <= BOUND_STEPS; step++) {
+    add_step(trace, comm, c, step);
+    if (step % BOUND_FLUSH) continue;
+    T_CHECK(!trace_flush_all(trace), "%s", error_text());
+    int64_t bytes = rank == 0 ? measure_file(path) : 0;
+    failures += bytes > limit;
+    most = bytes > most ? bytes : most;
+  }
+  T_CHECK(failures == 0, "%" PRId64 " bytes, the limit is %" PRId64, most, limit);
+  if (rank == 0) {
+    int64_t n = check_kept(path, c, kept, BOUND_STEPS);
+    T_CHECK(n < BOUND_STEPS, "all steps are there: the bound was not met, %" PRId64 " bytes", most);
+    check_spread(kept, n, BOUND_STEPS);
+  }
+  T_CHECK(!trace_close_all(&trace), "%s", error_text());
+  /* A larger file of before is brought within the bound when its run goes on. */
+  T_CHECK(!trace_open_all(comm, path, BOUND_STEPS - 5, &trace), "%s", error_text());
+  for (int64_t step = BOUND_STEPS - 4; step < BOUND_STEPS + 10; step++) add_step(trace, comm, c, step);
+  trace_set_limit(trace, limit * 3 / 4);
+  T_CHECK(!trace_close_all(&trace), "%s", error_text());
+  if (rank == 0) {
+    check_spread(kept, check_kept(path, c, kept, BOUND_STEPS + 100), BOUND_STEPS + 9);
+    T_CHECK(measure_file(path) <= limit * 3 / 4, "%" PRId64 " bytes of %" PRId64, measure_file(path), limit);
+  }
+  mem_free(kept);
+}
+
+/* What does not fit on the disk while the file is written anew is lost like any flush; the file stays as it was. */
+static void test_bound_on_full_disk(const char *path, const struct trace_case *c) {
+  struct trace *trace;
+  int32_t kept[64];
+  char *left = mem_format("%s.thin", path);
+  T_CHECK(!trace_open_all(comm, path, 0, &trace), "%s", error_text());
+  for (int64_t step = 1; step <= 40; step++) add_step(trace, comm, c, step);
+  T_CHECK(!trace_flush_all(trace), "%s", error_text());
+  trace_set_limit(trace, 1);
+  add_step(trace, comm, c, 41);
+  budget = 100;
+  T_CHECK(trace_flush_all(trace) == STATUS_FAILED && strstr(error_text(), "step 41 is missing"), "%s", error_text());
+  budget = -1;
+  error_clear();
+  if (rank == 0) {
+    T_CHECK(check_kept(path, c, kept, 64) == 40 && kept[39] == 40, "the steps of before are not all there");
+    T_CHECK(access(left, F_OK) != 0, "%s is left", left);
+  }
+  mem_free(left);
+  add_step(trace, comm, c, 42);
+  T_CHECK(!trace_close_all(&trace), "%s", error_text());
+  /* One step alone is more than this limit: the last one stays. */
+  if (rank == 0) T_CHECK(check_kept(path, c, kept, 64) == 1 && kept[0] == 42, "not step 42 alone");
 }
 
 /* ---- plan.h5 ---- */
@@ -270,6 +407,9 @@ int main(int argc, char **argv) {
   test_steps(path, &c);
   if (rank == 0) test_plan(folder, &c);
   test_comparison(path, &c);
+  if (rank == 0) test_choice();
+  test_bound(path, &c);
+  test_bound_on_full_disk(path, &c);
   test_full_disk(path, &c);
   test_broken_file(path, &c);
   free_trace_case(&c);

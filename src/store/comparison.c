@@ -38,7 +38,8 @@ static const struct rows_table ops = ROWS_TABLE("/ops", op_row, op_columns);
 #define NUMBERS(X) X(predicted_step_s) X(measured_step_s) X(predicted_bubble) X(measured_bubble)
 
 static int write_rows(struct h5_file *file, const struct rows_table *table, const void *rows, int64_t n) {
-  int status = h5_has(file, table->group) ? rows_truncate(file, table, 0) : rows_create(file, table);
+  if (!h5_has(file, table->group)) return rows_write(file, table, rows, n);
+  int status = rows_truncate(file, table, 0);
   return status ? status : rows_append(file, table, rows, n);
 }
 
@@ -108,6 +109,14 @@ int comparison_read(const char *path, struct comparison *comparison) {
   int status = h5_open(path, false, &file);
   if (!status) status = read_file(file, path, comparison);
   h5_discard(&file);
+  return status;
+}
+
+int comparison_copy(struct h5_file *from, struct h5_file *to) {
+  struct comparison c = {0};
+  int status = read_file(from, "the trace", &c);
+  if (!status && c.n_kinds > 0) status = comparison_write(to, &c);
+  comparison_fini(&c);
   return status;
 }
 

@@ -8,9 +8,11 @@
 #include "store/h5_impl.h"
 #include "store/image.h"
 
-/* Every allocation starts at a multiple of this, so that ranks that fill different datasets share no page; metadata comes
+/* Where ranks fill reserved datasets every allocation starts at a multiple of this, so that no two share a page; metadata comes
  * in blocks, or the rounding would blow it up. */
 enum { ALIGNMENT = 4096, METADATA_BLOCK = 1 << 16 };
+/* Packed files: a column has a chunk or a few, of which an index of usual size (64 entries) takes more than they do. */
+enum { PACKED_BLOCK = 2048, INDEX_HALF = 4 };
 
 /* ---- types: enum, type in memory, type in files ---- */
 #define H5_TYPES(X)                                                                                                    \
@@ -78,21 +80,41 @@ static void free_file(struct h5_file **file) {
   *file = NULL;
 }
 
-int h5_create(const char *path, struct h5_file **out) {
+/* Property lists of a file, to be closed by the caller: how it is reached and how it is laid out. Negative: failed. */
+static hid_t make_access(struct image *image, bool packed) {
+  hid_t access = h5_driver_make_access(image);
+  if (access >= 0 && H5Pset_meta_block_size(access, packed ? PACKED_BLOCK : METADATA_BLOCK) >= 0 &&
+      (packed || H5Pset_alignment(access, 1, ALIGNMENT) >= 0))
+    return access;
+  if (access >= 0) H5Pclose(access);
+  return -1;
+}
+
+static hid_t make_layout(bool packed) {
+  hid_t layout = H5Pcreate(H5P_FILE_CREATE);
+  if (layout >= 0 && packed) H5Pset_istore_k(layout, INDEX_HALF);
+  return layout;
+}
+
+static int create(const char *path, bool packed, struct h5_file **out) {
   struct h5_file *file = new_file(path, image_create(path), true);
   *out = NULL;
-  hid_t access = h5_driver_make_access(file->image);
-  if (access >= 0 && H5Pset_alignment(access, 1, ALIGNMENT) >= 0 && H5Pset_meta_block_size(access, METADATA_BLOCK) >= 0)
-    file->id = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  hid_t access = make_access(file->image, packed), layout = make_layout(packed);
+  if (access >= 0 && layout >= 0) file->id = H5Fcreate(path, H5F_ACC_TRUNC, layout, access);
   /* The reason first: every later call of the library forgets it. */
   int status = file->id < 0 ? h5_raise(file, "create", "the file") : STATUS_OK;
   if (access >= 0) H5Pclose(access);
+  if (layout >= 0) H5Pclose(layout);
   if (status)
     free_file(&file);
   else
     *out = file;
   return status;
 }
+
+int h5_create(const char *path, struct h5_file **out) { return create(path, false, out); }
+
+int h5_create_packed(const char *path, struct h5_file **out) { return create(path, true, out); }
 
 void h5_set_sparse(struct h5_file *file) { image_set_sparse(file->image); }
 
@@ -102,9 +124,8 @@ int h5_open(const char *path, bool writable, struct h5_file **out) {
   int status = image_open(path, writable, &image);
   if (status) return status;
   struct h5_file *file = new_file(path, image, writable);
-  hid_t access = h5_driver_make_access(image);
-  if (access >= 0 && H5Pset_alignment(access, 1, ALIGNMENT) >= 0 && H5Pset_meta_block_size(access, METADATA_BLOCK) >= 0)
-    file->id = H5Fopen(path, writable ? H5F_ACC_RDWR : H5F_ACC_RDONLY, access);
+  hid_t access = make_access(image, true);
+  if (access >= 0) file->id = H5Fopen(path, writable ? H5F_ACC_RDWR : H5F_ACC_RDONLY, access);
   if (file->id < 0) h5_raise(file, "open", "it as an HDF5 file");
   if (access >= 0) H5Pclose(access);
   if (file->id >= 0) {
@@ -125,6 +146,21 @@ int h5_flush(struct h5_file *file) {
 static int close_id(struct h5_file *file) {
   CHECK(H5Fget_obj_count(file->id, H5F_OBJ_ALL | H5F_OBJ_LOCAL) == 1, "%s: objects are still open", file->path);
   return H5Fclose(file->id) < 0 ? h5_raise(file, "close", "the file") : STATUS_OK;
+}
+
+int64_t h5_get_size(const struct h5_file *file) {
+  hsize_t bytes = 0;
+  bool known = H5Fget_filesize(file->id, &bytes) >= 0;
+  return image_measure(file->image, known ? (int64_t)bytes : image_get_size(file->image));
+}
+
+int h5_move(struct h5_file *file, const char *path) {
+  if (H5Fflush(file->id, H5F_SCOPE_LOCAL) < 0) return h5_raise(file, "flush", "the file");
+  int status = image_move(file->image, path);
+  if (status) return status;
+  mem_free(file->path);
+  file->path = mem_strdup(path);
+  return STATUS_OK;
 }
 
 int h5_close(struct h5_file **file) {
@@ -160,6 +196,10 @@ bool h5_has(struct h5_file *file, const char *object) {
   }
   mem_free(part);
   return there;
+}
+
+int h5_remove(struct h5_file *file, const char *object) {
+  return H5Ldelete(file->id, object, H5P_DEFAULT) < 0 ? h5_raise(file, "remove", object) : STATUS_OK;
 }
 
 int h5_list(struct h5_file *file, const char *group, int (*visit)(void *context, const char *name), void *context) {

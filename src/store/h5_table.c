@@ -7,8 +7,9 @@
 #include "store/h5.h"
 #include "store/h5_impl.h"
 
-/* Rows of a chunk: small enough for short tables and for rewriting the last one at every flush. */
-enum { CHUNK_ROWS = 4096 };
+/* Rows of a chunk. The last chunk of a table that grows is packed anew at every flush, which is cheap up to CHUNK_ROWS. Deflate
+ * is at its fastest: higher levels take several times as long for a tenth of the bytes. */
+enum { LEAST_CHUNK = 64, CHUNK_ROWS = 4096, MOST_CHUNK = 1 << 16, DEFLATE_LEVEL = 1 };
 
 /* "GROUP/COLUMN", owned by the caller. */
 static char *dup_column_path(const char *group, const char *column) {
@@ -23,12 +24,21 @@ static hid_t make_column_type(const struct h5_column *column) {
   return type;
 }
 
-static int create_column(struct h5_file *file, const char *path, const struct h5_column *column) {
-  const hsize_t none = 0, unlimited = H5S_UNLIMITED, chunk = CHUNK_ROWS;
+/* A library that was built without zlib leaves the rows as they are. */
+static void set_filters(hid_t properties) {
+  if (H5Zfilter_avail(H5Z_FILTER_DEFLATE) > 0) {
+    H5Pset_shuffle(properties);
+    H5Pset_deflate(properties, DEFLATE_LEVEL);
+  }
+  H5Pset_fletcher32(properties);
+}
+
+static int create_column(struct h5_file *file, const char *path, const struct h5_column *column, hsize_t chunk) {
+  const hsize_t none = 0, unlimited = H5S_UNLIMITED;
   hid_t space = H5Screate_simple(1, &none, &unlimited), properties = H5Pcreate(H5P_DATASET_CREATE);
   hid_t type = make_column_type(column), links = h5_make_link_properties();
   H5Pset_chunk(properties, 1, &chunk);
-  H5Pset_fletcher32(properties);
+  set_filters(properties);
   hid_t dataset = H5Dcreate2(file->id, path, type, space, links, properties, H5P_DEFAULT);
   int status = dataset < 0 ? h5_raise(file, "create", path) : STATUS_OK;
   if (dataset >= 0) H5Dclose(dataset);
@@ -39,15 +49,21 @@ static int create_column(struct h5_file *file, const char *path, const struct h5
   return status;
 }
 
-int h5_table_create(struct h5_file *file, const char *group, const struct h5_column *columns, int n_columns) {
+int h5_table_create_for(struct h5_file *file, const char *group, const struct h5_column *columns, int n_columns,
+                        int64_t n_rows) {
+  hsize_t chunk = (hsize_t)(n_rows < LEAST_CHUNK ? LEAST_CHUNK : n_rows > MOST_CHUNK ? MOST_CHUNK : n_rows);
   int status = STATUS_OK;
   for (int c = 0; c < n_columns && !status; c++) {
     char *path = dup_column_path(group, columns[c].name);
-    status = create_column(file, path, &columns[c]);
+    status = create_column(file, path, &columns[c], chunk);
     if (!status && columns[c].unit) status = h5_write_text(file, path, "unit", columns[c].unit);
     mem_free(path);
   }
   return status;
+}
+
+int h5_table_create(struct h5_file *file, const char *group, const struct h5_column *columns, int n_columns) {
+  return h5_table_create_for(file, group, columns, n_columns, CHUNK_ROWS);
 }
 
 /* Opens a column and tells its rows; -1 with the message raised. */
@@ -146,6 +162,23 @@ int h5_table_read(struct h5_file *file, const char *group, const char *column, e
     H5Dclose(dataset);
   }
   mem_free(path);
+  return status;
+}
+
+int h5_table_get_bytes(struct h5_file *file, const char *group, const struct h5_column *columns, int n_columns,
+                       int64_t *bytes) {
+  int status = STATUS_OK;
+  *bytes = 0;
+  for (int c = 0; c < n_columns && !status; c++) {
+    char *path = dup_column_path(group, columns[c].name);
+    int64_t rows;
+    hid_t dataset = open_column(file, path, &rows, &status);
+    if (dataset >= 0) {
+      *bytes += (int64_t)H5Dget_storage_size(dataset);
+      H5Dclose(dataset);
+    }
+    mem_free(path);
+  }
   return status;
 }
 

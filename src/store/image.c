@@ -344,6 +344,33 @@ int image_commit(struct image *image) {
   return status;
 }
 
+int image_move(struct image *image, const char *path) {
+  int status = image_commit(image);
+  if (status) return status;
+  char *journal_path = mem_format("%s.journal", path);
+  int failure = 0;
+  /* Nothing is in its own journal, and what is in that of the file that was here must not be applied to this one. */
+  if (image->journal >= 0) close(image->journal);
+  image->journal = -1;
+  if (unlink(image->journal_path) && errno != ENOENT) failure = errno;
+  if (!failure && unlink(journal_path) && errno != ENOENT) failure = errno;
+  if (!failure && rename(image->path, path)) failure = errno;
+  if (!failure) failure = disk_sync_folder_of(path);
+  if (failure) {
+    mem_free(journal_path);
+    return disk_raise_write(path, failure, 0);
+  }
+  mem_free(image->path);
+  mem_free(image->journal_path);
+  image->path = mem_strdup(path);
+  image->journal_path = journal_path;
+  return STATUS_OK;
+}
+
+int64_t image_measure(const struct image *image, int64_t content) {
+  return content + (image->sealed ? (int64_t)sizeof(struct seal) : 0);
+}
+
 /* Hashes of all pages of the content. Returns 0 or errno. */
 static int hash_pages(struct image *image) {
   int64_t n = count_pages(image->size);

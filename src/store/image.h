@@ -33,6 +33,11 @@ int image_read(const struct image *image, int64_t offset, void *data, int64_t by
 void image_write(struct image *image, int64_t offset, const void *data, int64_t bytes);
 int64_t image_get_size(const struct image *image);
 void image_set_size(struct image *image, int64_t bytes);
+/* Bytes on the disk of a file with so much content. */
+int64_t image_measure(const struct image *image, int64_t content);
+
+/* Gives the file another name, of a file that it takes the place of. Commits first; on failure the other file stands. */
+int image_move(struct image *image, const char *path);
 
 /* Puts all changes on the disk and syncs. Returns a status; STATUS_MISTAKE when a new file is to take the place of what is no
  * file (disk_check_target). */

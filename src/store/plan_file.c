@@ -71,8 +71,7 @@ static const struct rows_table limits = ROWS_TABLE("/limits", plan_file_limit, l
 
 /* Creates a table with its rows, and frees them. */
 static int give_rows(struct h5_file *file, const struct rows_table *table, void *rows, int64_t n) {
-  int status = rows_create(file, table);
-  if (!status) status = rows_append(file, table, rows, n);
+  int status = rows_write(file, table, rows, n);
   mem_free(rows);
   return status;
 }
@@ -82,7 +81,7 @@ enum { BLOCK_ROWS = 1 << 16 };
 
 static int write_nodes(struct h5_file *file, const struct dag *dag, const struct plan_file_prediction *p) {
   struct node_row *rows = MEM_NEW(struct node_row, BLOCK_ROWS);
-  int status = rows_create(file, trace_rows_get_nodes());
+  int status = rows_create_for(file, trace_rows_get_nodes(), dag->n_nodes);
   for (int64_t first = 0; first < dag->n_nodes && !status; first += BLOCK_ROWS) {
     int64_t n = dag->n_nodes - first < BLOCK_ROWS ? dag->n_nodes - first : BLOCK_ROWS;
     for (int64_t i = first; i < first + n; i++)
@@ -95,7 +94,7 @@ static int write_nodes(struct h5_file *file, const struct dag *dag, const struct
 
 static int write_edges(struct h5_file *file, const struct dag *dag) {
   struct plan_file_edge *rows = MEM_NEW(struct plan_file_edge, BLOCK_ROWS);
-  int status = rows_create(file, &edges);
+  int status = rows_create_for(file, &edges, dag->n_edges);
   for (int64_t first = 0; first < dag->n_edges && !status; first += BLOCK_ROWS) {
     int64_t n = dag->n_edges - first < BLOCK_ROWS ? dag->n_edges - first : BLOCK_ROWS;
     for (int64_t i = 0; i < n; i++)
@@ -179,8 +178,7 @@ static int write_recompute(struct h5_file *file, const struct plan *plan) {
 }
 
 static int write_costs(struct h5_file *file, const struct plan_file_prediction *p) {
-  int status = rows_create(file, &costs);
-  return status || !p ? status : rows_append(file, &costs, p->costs, p->n_costs);
+  return rows_write(file, &costs, p ? p->costs : NULL, p ? p->n_costs : 0);
 }
 
 static int64_t count_kept(const struct plan *plan, const struct model *model, const struct layer *layer) {
@@ -243,7 +241,7 @@ static int write_tables(struct h5_file *file, const struct plan_file_content *co
 
 int plan_file_write(const char *path, const struct plan_file_content *content) {
   struct h5_file *file;
-  int status = h5_create(path, &file);
+  int status = h5_create_packed(path, &file);
   if (status) return status;
   status = write_attributes(file, content);
   if (!status) status = write_tables(file, content);

@@ -35,8 +35,7 @@ static const struct rows_table swaps = ROWS_TABLE("/swap", plan_file_swap, swap_
 
 /* Creates a table with its rows, and frees them. */
 static int give_rows(struct h5_file *file, const struct rows_table *table, void *rows, int64_t n) {
-  int status = rows_create(file, table);
-  if (!status) status = rows_append(file, table, rows, n);
+  int status = rows_write(file, table, rows, n);
   mem_free(rows);
   return status;
 }

@@ -150,8 +150,7 @@ static bool is_copy(const struct profile_file_copy *row) {
   static int write_##member(struct h5_file *file, const struct profile *profile) {                                     \
     struct profile_file_##name *rows = MEM_NEW(struct profile_file_##name, profile->n_##member);                       \
     for (int64_t i = 0; i < profile->n_##member; i++) rows[i] = pack_##name(&profile->member[i]);                      \
-    int status = rows_create(file, &name##_table);                                                                     \
-    if (!status) status = rows_append(file, &name##_table, rows, profile->n_##member);                                 \
+    int status = rows_write(file, &name##_table, rows, profile->n_##member);                                           \
     mem_free(rows);                                                                                                    \
     return status;                                                                                                     \
   }                                                                                                                    \
@@ -192,7 +191,7 @@ static int write_all(struct h5_file *file, const struct profile *profile) {
 
 int profile_file_write(const char *path, const struct profile *profile) {
   struct h5_file *file;
-  int status = h5_create(path, &file);
+  int status = h5_create_packed(path, &file);
   if (status) return status;
   status = write_all(file, profile);
   if (!status) return h5_close(&file);

@@ -15,11 +15,23 @@ static struct h5_column *list_columns(const struct rows_table *table) {
   return columns;
 }
 
+int rows_create_for(struct h5_file *file, const struct rows_table *table, int64_t n) {
+  struct h5_column *columns = list_columns(table);
+  int status = h5_table_create_for(file, table->group, columns, table->n_columns, n);
+  mem_free(columns);
+  return status;
+}
+
 int rows_create(struct h5_file *file, const struct rows_table *table) {
   struct h5_column *columns = list_columns(table);
   int status = h5_table_create(file, table->group, columns, table->n_columns);
   mem_free(columns);
   return status;
+}
+
+int rows_write(struct h5_file *file, const struct rows_table *table, const void *rows, int64_t n) {
+  int status = rows_create_for(file, table, n);
+  return status ? status : rows_append(file, table, rows, n);
 }
 
 /* Copies one member of n rows to a column, or back. */
@@ -87,6 +99,17 @@ int rows_read_all(struct h5_file *file, const struct rows_table *table, void **r
     *rows = NULL;
     *n = 0;
   }
+  return status;
+}
+
+int rows_read_steps(struct h5_file *file, const struct rows_table *table, int64_t first, int64_t n, int32_t *steps) {
+  return h5_table_read(file, table->group, table->columns[0].column.name, H5_INT32, first, n, steps);
+}
+
+int rows_get_bytes(struct h5_file *file, const struct rows_table *table, int64_t *bytes) {
+  struct h5_column *columns = list_columns(table);
+  int status = h5_table_get_bytes(file, table->group, columns, table->n_columns, bytes);
+  mem_free(columns);
   return status;
 }
 

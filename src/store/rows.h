@@ -29,6 +29,10 @@ struct rows_table {
   { group, columns, (int)(sizeof columns / sizeof *columns), sizeof(struct row) }
 
 int rows_create(struct h5_file *file, const struct rows_table *table);
+/* Creates a table with all the rows that it will have. */
+int rows_write(struct h5_file *file, const struct rows_table *table, const void *rows, int64_t n);
+/* Creates a table that about n rows will be appended to. */
+int rows_create_for(struct h5_file *file, const struct rows_table *table, int64_t n);
 /* Appends n rows; creates nothing. */
 int rows_append(struct h5_file *file, const struct rows_table *table, const void *rows, int64_t n);
 int rows_count(struct h5_file *file, const struct rows_table *table, int64_t *n);
@@ -37,6 +41,10 @@ int rows_truncate(struct h5_file *file, const struct rows_table *table, int64_t 
 int rows_read(struct h5_file *file, const struct rows_table *table, int64_t first, int64_t n, void *rows);
 /* All rows; *rows owned by the caller. */
 int rows_read_all(struct h5_file *file, const struct rows_table *table, void **rows, int64_t *n);
+/* The first column, int32 steps, of rows first..first+n-1. */
+int rows_read_steps(struct h5_file *file, const struct rows_table *table, int64_t first, int64_t n, int32_t *steps);
+/* Bytes that the table's rows take in the file. */
+int rows_get_bytes(struct h5_file *file, const struct rows_table *table, int64_t *bytes);
 /* Number of rows whose first column, ascending int32 steps, is at most `step`. */
 int rows_count_until(struct h5_file *file, const struct rows_table *table, int64_t step, int64_t *n);
 

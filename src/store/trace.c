@@ -14,8 +14,9 @@
 #include "store/h5.h"
 #include "store/rows.h"
 #include "store/trace_rows.h"
+#include "store/trace_thin.h"
 
-enum { N_TABLES = 3, NODES = 0, PEAKS = 1, STEPS = 2, TRACE_VERSION = 1 };
+enum { N_TABLES = 3, NODES = 0, PEAKS = 1, STEPS = 2, TRACE_VERSION = 1, USUAL_CHUNK = 4096 };
 
 /* Rows that wait for the next flush. */
 struct pending {
@@ -27,7 +28,12 @@ struct trace {
   struct comm *comm;
   const struct rows_table *tables[N_TABLES];
   struct pending pending[N_TABLES]; /* this rank's; steps on rank 0 only */
-  struct h5_file *file;             /* rank 0 */
+  int64_t chunks[N_TABLES];         /* rows of a chunk where a table is made: about what a flush brings */
+  char *path;
+  int64_t limit;        /* bytes that the file may have */
+  int64_t every;        /* one in so many steps is kept, beside the first and last ones */
+  struct h5_file *file; /* rank 0 */
+  bool is_new;          /* nothing has been appended to what create_file made */
 };
 
 static void add_row(struct trace *trace, int t, const void *row) {
@@ -42,27 +48,38 @@ static void add_row(struct trace *trace, int t, const void *row) {
 
 /* ---- opening ---- */
 
-static int write_attributes(const struct trace *trace) {
+static int write_attributes(void *context, struct h5_file *file) {
+  const struct trace *trace = context;
   char *hosts = mem_strdup(comm_get_host(trace->comm, 0));
   for (int r = 1; r < comm_get_size(trace->comm); r++) {
     char *longer = mem_format("%s,%s", hosts, comm_get_host(trace->comm, r));
     mem_free(hosts);
     hosts = longer;
   }
-  int status = h5_write_text(trace->file, "/", "format", "penstock-trace");
-  if (!status) status = h5_write_int(trace->file, "/", "version", TRACE_VERSION);
-  if (!status) status = h5_write_int(trace->file, "/", "n_ranks", comm_get_size(trace->comm));
-  if (!status) status = h5_write_text(trace->file, "/", "hosts", hosts);
+  int status = h5_write_text(file, "/", "format", "penstock-trace");
+  if (!status) status = h5_write_int(file, "/", "version", TRACE_VERSION);
+  if (!status) status = h5_write_int(file, "/", "n_ranks", comm_get_size(trace->comm));
+  if (!status) status = h5_write_text(file, "/", "hosts", hosts);
   mem_free(hosts);
   return status;
 }
 
 static int create_file(struct trace *trace, const char *path) {
-  int status = h5_create(path, &trace->file);
+  int status = h5_create_packed(path, &trace->file);
+  trace->every = 1;
+  trace->is_new = true;
   for (int t = 0; t < N_TABLES && !status; t++) status = rows_create(trace->file, trace->tables[t]);
-  if (!status) status = write_attributes(trace);
+  if (!status) status = write_attributes(trace, trace->file);
+  if (!status) status = h5_write_int(trace->file, "/", "kept_every", trace->every);
   if (!status) status = h5_flush(trace->file);
   return status;
+}
+
+/* Files of before the limit have all steps. */
+static void read_every(struct trace *trace) {
+  if (!h5_read_int(trace->file, "/", "kept_every", &trace->every) && trace->every >= 1) return;
+  trace->every = 1;
+  error_clear();
 }
 
 /* Opens an earlier life's file and removes later steps. */
@@ -74,8 +91,11 @@ static int continue_file(struct trace *trace, const char *path, int64_t last_ste
     if (!status) status = rows_truncate(trace->file, trace->tables[t], n);
   }
   if (!status) status = comparison_clear(trace->file);
-  if (!status) status = write_attributes(trace);
-  if (status) h5_discard(&trace->file);
+  if (!status) status = write_attributes(trace, trace->file);
+  if (status)
+    h5_discard(&trace->file);
+  else
+    read_every(trace);
   return status ? status : h5_flush(trace->file);
 }
 
@@ -91,6 +111,7 @@ static int open_file(struct trace *trace, const char *path, int64_t last_step) {
 }
 
 static void free_trace(struct trace **trace) {
+  mem_free((*trace)->path);
   for (int t = 0; t < N_TABLES; t++) mem_free((*trace)->pending[t].rows);
   mem_free(*trace);
   *trace = NULL;
@@ -99,9 +120,13 @@ static void free_trace(struct trace **trace) {
 int trace_open_all(struct comm *comm, const char *path, int64_t last_step, struct trace **out) {
   struct trace *trace = MEM_NEW(struct trace, 1);
   trace->comm = comm;
+  trace->path = mem_strdup(path);
+  trace->limit = INT64_MAX;
+  for (int t = 0; t < N_TABLES; t++) trace->chunks[t] = USUAL_CHUNK;
   trace->tables[NODES] = trace_rows_get_nodes();
   trace->tables[PEAKS] = trace_rows_get_peaks();
   trace->tables[STEPS] = trace_rows_get_steps();
+  if (comm_get_rank(comm) == 0) trace_thin_clean(path);
   int status = comm_get_rank(comm) == 0 ? open_file(trace, path, last_step) : STATUS_OK;
   status = comm_agree_all(comm, status);
   *out = trace;
@@ -110,6 +135,8 @@ int trace_open_all(struct comm *comm, const char *path, int64_t last_step, struc
   free_trace(out);
   return status;
 }
+
+void trace_set_limit(struct trace *trace, int64_t bytes) { trace->limit = bytes; }
 
 /* ---- adding ---- */
 
@@ -170,11 +197,23 @@ static char *merge_rows(const char *rows, size_t row_bytes, const int64_t *offse
   return merged;
 }
 
+/* A new file's tables get chunks of about what a flush brings: its last chunks are packed anew at every flush, and many small
+ * ones take more room. */
+static int fit_chunks(struct trace *trace, int t, int64_t n) {
+  if (n == 0) return STATUS_OK;
+  trace->chunks[t] = n;
+  if (!trace->is_new) return STATUS_OK;
+  int status = h5_remove(trace->file, trace->tables[t]->group);
+  return status ? status : rows_create_for(trace->file, trace->tables[t], n);
+}
+
 /* Appends rows to a table and flushes none of it. */
 static int append_merged(struct trace *trace, int t, const char *rows, const int64_t *offsets, int n_ranks) {
   size_t bytes = trace->tables[t]->row_bytes;
   char *merged = merge_rows(rows, bytes, offsets, n_ranks);
-  int status = rows_append(trace->file, trace->tables[t], merged, offsets[n_ranks] / (int64_t)bytes);
+  int64_t n = offsets[n_ranks] / (int64_t)bytes;
+  int status = fit_chunks(trace, t, n);
+  if (!status) status = rows_append(trace->file, trace->tables[t], merged, n);
   mem_free(merged);
   return status;
 }
@@ -222,6 +261,24 @@ static void get_steps(const struct trace *trace, int32_t *first, int32_t *last) 
   *last = get_step(steps->rows + bytes * (size_t)(steps->n - 1));
 }
 
+/* Says what stays, once and whenever that becomes less. */
+static void note_thinning(struct trace *trace, const struct trace_choice *choice) {
+  if (choice->every <= trace->every) return;
+  trace->every = choice->every;
+  log_line("note: %s would pass run.trace_limit, %.4g MiB: of its steps one in %" PRId64
+           " stays, and the last %" PRId64,
+           trace->path, (double)trace->limit / (1 << 20), choice->every, choice->n_last);
+}
+
+/* Puts what was appended on the disk, in a file of no more than the limit. */
+static int flush_within_limit(struct trace *trace) {
+  struct trace_choice choice = {.every = trace->every};
+  if (h5_get_size(trace->file) <= trace->limit) return h5_flush(trace->file);
+  int status = trace_thin(&trace->file, trace->path, trace->limit, trace->chunks, write_attributes, trace, &choice);
+  if (!status) note_thinning(trace, &choice);
+  return status;
+}
+
 int trace_flush_all(struct trace *trace) {
   int64_t counts[N_TABLES] = {0};
   int32_t first, last;
@@ -231,7 +288,8 @@ int trace_flush_all(struct trace *trace) {
     int appended = gather_table_all(trace, t);
     if (!status) status = appended;
   }
-  if (root && !status) status = h5_flush(trace->file);
+  if (root && !status) status = flush_within_limit(trace);
+  if (trace->pending[STEPS].n > 0 && !status) trace->is_new = false;
   if (root && status) {
     get_steps(trace, &first, &last);
     status = take_back(trace, counts, first, last);
@@ -247,7 +305,7 @@ void trace_flush_alone(struct trace *trace) {
     if (!status) status = rows_append(trace->file, trace->tables[t], trace->pending[t].rows, trace->pending[t].n);
     trace->pending[t].n = 0;
   }
-  if (!status) h5_flush(trace->file);
+  if (!status && h5_get_size(trace->file) <= trace->limit) h5_flush(trace->file);
 }
 
 int trace_put_comparison(struct trace *trace, const struct comparison *comparison) {

@@ -1,7 +1,11 @@
 /* trace.h5: what really ran, written by rank 0. /nodes as in plan.h5, one row a node a step; /steps; /peaks, all in
- * ascending steps; at the end what comparison.h says; attributes format, version, n_ranks, hosts. Rows are gathered from all ranks and appended every
- * run.trace_every steps, then flushed; a killed writer loses at most what was not flushed, and the file stays readable.
- * trace_read.h reads it.
+ * ascending steps; at the end what comparison.h says; attributes format, version, n_ranks, hosts. Rows are gathered from all
+ * ranks and appended every run.trace_every steps, then flushed; a killed writer loses at most what was not flushed, and the file
+ * stays readable. trace_read.h reads it.
+ *
+ * A file that would pass run.trace_limit is written anew, a quarter as large: of its steps the first few, the last
+ * TRACE_LAST_STEPS and every K-th between stay (fewer where a step is large), K a power of two that doubles as the run goes on
+ * (trace_thin.h). /steps is whole as long as it is an eighth of the limit at most.
  */
 #ifndef PENSTOCK_STORE_TRACE_H
 #define PENSTOCK_STORE_TRACE_H
@@ -32,6 +36,11 @@ struct trace_step {
 /* Opens RUN/trace.h5 on rank 0: creates it, or continues it after removing rows of steps above `last_step` (resume). A
  * file that cannot be continued is renamed to trace.h5.old with a warning. Collective. */
 int trace_open_all(struct comm *comm, const char *path, int64_t last_step, struct trace **trace);
+enum { TRACE_LAST_STEPS = 100 };
+/* About what a node's row takes in the file, of the times that a computer measures. */
+enum { TRACE_ROW_BYTES = 12 };
+/* The file has at most so many bytes from the next flush on; not limited before. Of all ranks, or of rank 0 alone. */
+void trace_set_limit(struct trace *trace, int64_t bytes);
 /* Keeps this rank's rows of one step in memory: spans[i] for node rank_offset[rank]+i of the graph. peak: this rank's
  * measured device peak of the step, bytes; static_bytes as in the graph. */
 int trace_add(struct trace *trace, const struct dag *dag, const struct trace_span *spans, const struct trace_step *step,
