@@ -395,7 +395,8 @@ static void check_reference(void) {
 static void check_flags(void) {
   static const char may_change[] =
       "run.name run.folder run.steps run.log_every run.checkpoint_every run.keep_checkpoints run.on_save_error "
-      "run.evaluate_every run.evaluate_steps run.trace_every run.wall_time run.hang_timeout data.validation "
+      "run.evaluate_every run.evaluate_steps run.trace_every run.trace_limit run.wall_time run.hang_timeout "
+      "data.validation "
       "device.backend "
       "device.sync_messages device.peak_tflops device.threads device.preset device.rank_speeds device.time_scale "
       "cost.source "

@@ -45,6 +45,7 @@ struct run {
     int64_t late_step;
   } timed;
   struct trace *trace; /* NULL when run.trace_every is 0 */
+  int64_t n_nodes;     /* of the plan's graph, on rank 0 */
   struct run_compare *compare;
 
   int64_t step, next_sample, tokens; /* done so far */
@@ -132,6 +133,8 @@ void run_report_start_all(struct run *run);
 void run_report_share(const struct run *run);
 /* Names of the columns of the lines of steps. */
 void run_report_head(void);
+/* What the trace will take; on rank 0. */
+void run_report_trace(const struct run *run);
 
 /* Ends the job from this rank alone with the recorded error: all ranks write STATUS, flush the trace and leave no spill file. */
 _Noreturn void run_die(struct run *run, int status);

@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "exec/fit.h"
 #include "plan/recompute.h"
+#include "store/trace.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -217,6 +218,23 @@ void run_report_start_all(struct run *run) {
     write_manifest(run, layout);
   }
   mem_free(layout);
+}
+
+void run_report_trace(const struct run *run) {
+  char step[32], all[32], limit[32];
+  int64_t steps = run->params->run.steps - run->step, bytes = run->n_nodes * TRACE_ROW_BYTES;
+  if (run->rank != 0) return;
+  bool fits = bytes == 0 || steps <= run->params->run.trace_limit / bytes;
+  fit_format_bytes(bytes, step, sizeof step);
+  fit_format_bytes(fits ? bytes * steps : 0, all, sizeof all);
+  fit_format_bytes(run->params->run.trace_limit, limit, sizeof limit);
+  if (fits)
+    log_line("trace.h5: about %s a step, %s in the steps to come; run.trace_limit is %s", step, all, limit);
+  else
+    log_line("trace.h5: about %s a step, %s (run.trace_limit) are reached in %lld steps: from then on the first, the "
+             "last and "
+             "one in 2, 4, 8, ... of the others stay",
+             step, limit, (long long)(run->params->run.trace_limit / bytes));
 }
 
 void run_report_head(void) {

@@ -100,7 +100,7 @@ static int64_t get_share(const struct run *run) {
 }
 
 /* plan.h5 holds the plan for the worst micro-batches with its graph and what it is predicted to take. */
-static int write_plan(const struct run *run) {
+static int write_plan(struct run *run) {
   if (run->rank != 0) return STATUS_OK;
   const struct cost *cost = run_compare_get_cost(run);
   struct prediction prediction;
@@ -109,6 +109,7 @@ static int write_plan(const struct run *run) {
   if (status) return status;
   char *path = make_path(run, "plan.h5");
   status = predict_write(&prediction, run->model, cost, path, run->deck, run->model_json);
+  run->n_nodes = prediction.dag->n_nodes;
   predict_fini(&prediction);
   mem_free(path);
   return status;
@@ -154,7 +155,11 @@ static int open_outputs_all(struct run *run) {
   char *path = make_path(run, "trace.h5");
   status = trace_open_all(run->comm, path, run->step, &run->trace);
   mem_free(path);
-  return comm_agree_all(run->comm, status);
+  status = comm_agree_all(run->comm, status);
+  if (status) return status;
+  trace_set_limit(run->trace, run->params->run.trace_limit);
+  run_report_trace(run);
+  return STATUS_OK;
 }
 
 /* Once, as every byte of the checkpoint is read for it. */

@@ -36,8 +36,10 @@ static int add_timeline(struct picture *p, const char *title, const char *path, 
   if (status) return status;
   if (step > 0 && n_rows == 0) {
     mem_free(rows);
-    return error_raise(STATUS_MISTAKE, "%s holds no step %lld: --step takes one that was traced (run.trace_every)",
-                       path, (long long)step);
+    return error_raise(
+        STATUS_MISTAKE,
+        "%s holds no step %lld: --step takes one that was traced (run.trace_every) and kept (run.trace_limit)", path,
+        (long long)step);
   }
   struct timeline *t = &p->timelines[p->n_timelines];
   status = timeline_init(t, title, step, seconds, rows, n_rows, memory);
@@ -103,17 +105,22 @@ double picture_get_seconds(const struct picture *picture) {
 
 static void print_timeline(FILE *out, const struct timeline *t) {
   double step = t->end_s - t->begin_s;
+  bool later = report_has_later_parts(t->ranks, t->n_ranks);
   fprintf(out, "%s step: %.3f ms\n\nrank", t->title, step * 1e3);
 #define X(name, title, ...) fprintf(out, "  %9s     %%", title);
   REPORT_FIRST_PARTS(X)
   fprintf(out, "        peak       limit");
-  REPORT_LATER_PARTS(X)
+  if (later) {
+    REPORT_LATER_PARTS(X)
+  }
 #undef X
   fprintf(out, "\n    ");
 #define X(name, ...) fprintf(out, "  %9s      ", "ms");
   REPORT_FIRST_PARTS(X)
   fprintf(out, "         MiB         MiB");
-  REPORT_LATER_PARTS(X)
+  if (later) {
+    REPORT_LATER_PARTS(X)
+  }
 #undef X
   fputc('\n', out);
   for (int32_t r = 0; r < t->n_ranks; r++) {
@@ -126,7 +133,9 @@ static void print_timeline(FILE *out, const struct timeline *t) {
       fprintf(out, "  %10s", "none");
     else
       fprintf(out, "  %10.2f", (double)rank->limit_bytes / MIB);
-    REPORT_LATER_PARTS(X)
+    if (later) {
+      REPORT_LATER_PARTS(X)
+    }
 #undef X
     fputc('\n', out);
   }

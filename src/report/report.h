@@ -20,8 +20,8 @@
 
 struct model;
 
-/* X(name, title, meaning): the parts of a step. Tables of text have those that came later as their last columns: scripts
- * count columns. */
+/* X(name, title, meaning): the parts of a step. Tables of text have those that came later as their last columns, where
+ * any rank has some of them: scripts count columns. */
 #define REPORT_FIRST_PARTS(X)                                                                                          \
   X(busy, "busy", "forward, recompute, backward and update passes")                                                    \
   X(bubble, "bubble", "idle because what the next pass needs was not made yet on another rank")                        \
@@ -108,6 +108,9 @@ struct report {
  * plan.h5 that cannot be read is left out with a warning. The report is the caller's to fini, on success. */
 int report_read(const char *folder, int64_t steps, struct report *report);
 void report_fini(struct report *report);
+
+/* Whether any of these ranks has some of a later part. */
+bool report_has_later_parts(const struct report_rank *ranks, int32_t n_ranks);
 
 /* The report as text; owned by the caller. */
 char *report_format(const struct report *report);

@@ -37,18 +37,33 @@ static void print_bytes(FILE *out, int64_t bytes, const char *unknown) {
     fprintf(out, "  %10.2f", (double)bytes / MIB);
 }
 
+bool report_has_later_parts(const struct report_rank *ranks, int32_t n_ranks) {
+  double sum = 0;
+  for (int32_t i = 0; i < n_ranks; i++) {
+#define X(name, ...) sum += ranks[i].name;
+    REPORT_LATER_PARTS(X)
+#undef X
+  }
+  return sum > 0;
+}
+
 static void print_ranks(FILE *out, const struct report *r) {
+  bool later = report_has_later_parts(r->ranks, r->n_ranks);
   fprintf(out, "rank");
 #define X(name, title, ...) fprintf(out, "  %9s     %%", title);
   REPORT_FIRST_PARTS(X)
   fprintf(out, "        peak       limit");
-  REPORT_LATER_PARTS(X)
+  if (later) {
+    REPORT_LATER_PARTS(X)
+  }
 #undef X
   fprintf(out, "\n    ");
 #define X(name, ...) fprintf(out, "  %9s      ", "ms");
   REPORT_FIRST_PARTS(X)
   fprintf(out, "         MiB         MiB");
-  REPORT_LATER_PARTS(X)
+  if (later) {
+    REPORT_LATER_PARTS(X)
+  }
 #undef X
   fputc('\n', out);
   for (int32_t i = 0; i < r->n_ranks; i++) {
@@ -58,7 +73,9 @@ static void print_ranks(FILE *out, const struct report *r) {
     REPORT_FIRST_PARTS(X)
     print_bytes(out, rank->peak_bytes, "?");
     print_bytes(out, rank->limit_bytes, "none");
-    REPORT_LATER_PARTS(X)
+    if (later) {
+      REPORT_LATER_PARTS(X)
+    }
 #undef X
     fputc('\n', out);
   }
