@@ -8,7 +8,7 @@
 #include "report/picture.h"
 #include "report/ticks.h"
 
-enum { LEFT = 58, PLOT = 480, RIGHT = 14, TOP = 8, TALL = 170, BELOW = 34, COLUMNS = PLOT, Y_TICKS = 6, X_TICKS = 7 };
+enum { LEFT = 58, PLOT = 480, RIGHT = 14, TOP = 8, TALL = 170, BELOW = 34, COLUMNS = PLOT, Y_TICKS = 8, X_TICKS = 7 };
 
 /* A column of metrics.csv. */
 static double get_value(const struct metrics_row *row, size_t offset) {
@@ -54,7 +54,7 @@ static bool make_axes(const struct page *page, const struct curve *curve, struct
   a->log = !curve->from_zero && a->low > 0 && a->high / a->low > 30;
   if (a->log) {
     a->low *= 0.9, a->high *= 1.1;
-    a->values = ticks_make_log(a->low, a->high, 2 * Y_TICKS);
+    a->values = ticks_make_log(a->low, a->high, Y_TICKS + 2);
     return true;
   }
   if (curve->from_zero && a->low > 0) a->low = 0;
