@@ -2,15 +2,13 @@
  * read again and simulated to the same times, and planned from the file again. Under the sanitizers this is what finds
  * arithmetic that overflows and places that are beyond a table.
  */
-#include <fcntl.h>
 #include <jansson.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "cmd/cmd.h"
+#include "command_case.h"
 #include "deck_texts.h"
 #include "random_deck.h"
 
@@ -19,25 +17,6 @@ enum { DECKS = 16 };
 static const char folder[] = "random_decks", deck_path[] = "random_decks/deck.yml", out_path[] = "random_decks/out";
 static struct random_deck deck;
 static char about[64]; /* the case, for messages */
-
-/* One command in this process, its standard output in out_path. Returns the exit code. */
-static int run(const char *name, ...) {
-  char *argv[12] = {(char *)(uintptr_t)name};
-  int argc = 1, shown = dup(STDOUT_FILENO), out = open(out_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  va_list list;
-  va_start(list, name);
-  while ((argv[argc] = va_arg(list, char *))) argc++;
-  va_end(list);
-  fflush(stdout);
-  dup2(out, STDOUT_FILENO);
-  error_clear();
-  int status = cmd_find(name)->run(argc, argv);
-  fflush(stdout);
-  dup2(shown, STDOUT_FILENO);
-  close(shown);
-  close(out);
-  return status;
-}
 
 static json_t *read_result(void) {
   json_error_t error;
@@ -79,7 +58,7 @@ static void check_limits(const json_t *json) {
 
 /* The plan that was written, simulated from its file. */
 static void simulate_again(double step) {
-  int status = run("simulate", "--json", "random_decks/plan.h5", NULL);
+  int status = run_command(out_path, "simulate", "--json", "random_decks/plan.h5", NULL);
   T_CHECK(!status, "%s: simulate: %s", about, error_text());
   if (status) return;
   json_t *json = read_result();
@@ -90,9 +69,9 @@ static void simulate_again(double step) {
 /* The plan from its file, with what is recomputed besides; what comes of that is read again too. Returns its step, 0: refused. */
 static double plan_again(const char *recompute) {
   rename("random_decks/plan.h5", "random_decks/given.h5");
-  int status = run("plan", "--json", "-Drun.folder=random_decks", "-Dpipeline.planner=file",
-                   "-Dpipeline.plan_file=random_decks/given.h5", "-Dpipeline.partition=auto", recompute,
-                   "-Dpipeline.recompute_stages=all", deck_path, NULL);
+  int status = run_command(out_path, "plan", "--json", "-Drun.folder=random_decks", "-Dpipeline.planner=file",
+                           "-Dpipeline.plan_file=random_decks/given.h5", "-Dpipeline.partition=auto", recompute,
+                           "-Dpipeline.recompute_stages=all", deck_path, NULL);
   T_CHECK(!status || status == STATUS_MISTAKE, "%s, %s: exit code %d: %s", about, recompute, status, error_text());
   if (status) return 0;
   json_t *json = read_result();
@@ -105,7 +84,7 @@ static double plan_again(const char *recompute) {
 /* Returns the peak of the plan, 0 when there is none. */
 static int64_t plan_deck(int64_t limit) {
   write_deck(limit);
-  int status = run("plan", "--json", "-Drun.folder=random_decks", deck_path, NULL);
+  int status = run_command(out_path, "plan", "--json", "-Drun.folder=random_decks", deck_path, NULL);
   T_CHECK(!status || (status == STATUS_MISTAKE && *error_text()), "%s, limit %lld: exit code %d: %s", about,
           (long long)limit, status, error_text());
   if (status) return 0;
