@@ -135,5 +135,24 @@ printf 'model:\n  config: config.json\n' > config.yml
 expect 2 'config.json: ' config.yml
 expect 2 'gone.json' config.yml -D model.config=gone.json
 
+# Help of a command by both names, and one process under a launcher, which others of its job leave to rank 0.
+for command in train deck data; do
+  "$penstock" help $command > made
+  check=$("$penstock" $command --help)
+  [ "$(cat made)" = "$check" ] && grep -q "^usage: penstock $command" made || fail "penstock help $command: $(cat made)"
+done
+"$penstock" help dekc > out 2> err
+[ $? = 2 ] && grep -q "did you mean 'deck'" err || fail "penstock help dekc: $(cat err)"
+if [ -n "${MPIEXEC:-}" ] && [ "$MPIEXEC" != no ]; then
+  export UCX_TLS=${UCX_TLS:-self,sm}
+  # shellcheck disable=SC2086 # several words
+  $MPIEXEC ${MPIEXEC_FLAGS:-} -n 3 "$penstock" deck whole.yml > out 2> err < /dev/null || fail "deck on three ranks: $(cat err)"
+  [ "$(grep -c 'whole.yml: OK' out)" = 1 ] || fail "deck on three ranks says: $(cat out)"
+  [ "$(grep -c 'deck is one process: rank 0 runs it' err)" = 1 ] || fail "deck on three ranks warns: $(cat err)"
+  # shellcheck disable=SC2086 # several words
+  $MPIEXEC ${MPIEXEC_FLAGS:-} -n 3 bash -c '"$0" deck whole.yml; exit $?' "$penstock" > out 2> err < /dev/null
+  [ "$(grep -c 'whole.yml: OK' out)" = 3 ] || fail "deck in a script on three ranks says: $(cat out)"
+fi
+
 [ $failures = 0 ] && echo passed
 exit $((failures > 0))

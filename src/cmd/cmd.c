@@ -1,14 +1,17 @@
 #include "cmd/cmd.h"
 
 #include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/comm.h"
 #include "input/suggest.h"
 
-#define CMD_ROW(name, arguments, summary) {#name, arguments, summary, cmd_##name},
+#define CMD_ROW(name, kind, arguments, summary) {#name, CMD_##kind, arguments, summary, cmd_##name},
 static const struct command commands[] = {CMD_LIST(CMD_ROW)};
 #undef CMD_ROW
 
@@ -39,21 +42,38 @@ static int refuse_command(const char *name) {
   return error_raise(STATUS_MISTAKE, "unknown command '%s' (penstock --help lists them)", name);
 }
 
+/* penstock help COMMAND is penstock COMMAND --help. */
+static int run_help(int argc, char **argv) {
+  char *asked[] = {argc > 2 ? argv[2] : NULL, (char *)(uintptr_t) "--help", NULL};
+  const struct command *command = argc > 2 ? cmd_find(argv[2]) : NULL;
+  if (command) return command->run(2, asked);
+  if (argc > 2) return refuse_command(argv[2]);
+  print_help(stdout);
+  return STATUS_OK;
+}
+
+/* Whether a launcher started this process as one of several, of which another is the first. A process that a script of the user
+ * starts on each rank is none: there each may have something else to do. */
+static bool is_needless(const struct command *command) {
+  if (command->kind == CMD_JOB) return false;
+  int rank = comm_find_launched_rank();
+  if (rank == 1) log_warn("%s is one process: rank 0 runs it, the other ranks end at once", command->name);
+  return rank > 0;
+}
+
 static int run_command(int argc, char **argv) {
   if (argc < 2) {
     print_help(stderr);
     return STATUS_MISTAKE;
   }
-  if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
-    print_help(stdout);
-    return STATUS_OK;
-  }
+  if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) return run_help(argc, argv);
   if (!strcmp(argv[1], "--version")) {
     printf("penstock %s\n%s\n", PACKAGE_VERSION, PENSTOCK_BUILD);
     return STATUS_OK;
   }
   const struct command *command = cmd_find(argv[1]);
-  return command ? command->run(argc - 1, argv + 1) : refuse_command(argv[1]);
+  if (!command) return refuse_command(argv[1]);
+  return is_needless(command) ? STATUS_OK : command->run(argc - 1, argv + 1);
 }
 
 int cmd_check_output(void) {

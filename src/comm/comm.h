@@ -81,4 +81,8 @@ void comm_gather_root_all(struct comm *comm, int root, const void *data, int64_t
  * unless it is rank 0. */
 int comm_agree_all(struct comm *comm, int status);
 
+/* Before MPI is started: this process's rank as its launcher says, when the launcher itself started it; 0 without a launcher,
+ * and in a script that the launcher started. */
+int comm_find_launched_rank(void);
+
 #endif

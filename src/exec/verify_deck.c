@@ -136,6 +136,15 @@ static void compare_course(const struct deck_run *run, struct verify_result *res
   }
 }
 
+/* One stage that keeps all its activations is what the other side is: the comparison would show nothing. */
+static int check_plan(const struct plan *plan) {
+  if (plan->n_stages > 1 || plan->n_recompute > 0 || plan->n_moves > 0) return STATUS_OK;
+  return error_raise(
+      STATUS_MISTAKE,
+      "the plan of this job is one stage without recomputation, which is what verify holds plans against: "
+      "there is nothing to compare; start it on several ranks, as mpiexec -n 2 penstock verify DECK");
+}
+
 static int open_run_all(struct deck_run *run) {
   int status = comm_agree_all(run->comm, params_require_training(run->params));
   if (!status) status = setup_topo_all(run->comm, run->params, &run->topo);
@@ -144,6 +153,7 @@ static int open_run_all(struct deck_run *run) {
   if (!status)
     status = setup_deck_plan_all(run->comm, run->params, run->model, dataset_get_longest(run->data),
                                  run->topo.memory_share_bytes, &run->plan);
+  if (!status) status = comm_agree_all(run->comm, check_plan(run->plan));
   int rank = comm_get_rank(run->comm);
   if (!status)
     status = comm_agree_all(run->comm,
