@@ -59,7 +59,7 @@ const char *ticks_format(const struct ticks *ticks, double at, char text[TICK_TE
   double step = ticks->step > 0 ? ticks->step : fabs(at);
   if (ticks->step == 0) highest = fabs(at);
   if (fabs(at) < 1e-9 * step) return strcpy(text, "0");
-  if (highest < 1e-3 || highest >= 1e15) {
+  if (highest < 1e-4 || highest >= 1e15) {
     snprintf(text, TICK_TEXT, "%.6g", at);
     return text;
   }
