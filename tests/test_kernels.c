@@ -51,6 +51,13 @@ static void check_product(struct product p) {
   check_kernel(label, call_matmul, &p, x, 3, tolerance.matmul);
 }
 
+/* Lines whole pages apart, where tiles are cut otherwise, and more columns than rows and the other way round. */
+static void check_pages(bool trans_a, bool trans_b, bool add) {
+  static const int64_t sizes[][3] = {{150, 1024, 520}, {1024, 200, 64}, {140, 250, 1024}, {16, 1024, 1024}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    check_product((struct product){trans_a, trans_b, add, sizes[i][0], sizes[i][1], sizes[i][2], 0});
+}
+
 static void check_products(void) {
   for (int t = 0; t < 8; t++) {
     struct product p = {.trans_a = t & 1, .trans_b = t & 2, .add = t & 4};
@@ -60,6 +67,7 @@ static void check_products(void) {
     }
     p.m = 530, p.n = 560, p.k = 300; /* large enough for the library to block it */
     check_product(p);
+    check_pages(p.trans_a, p.trans_b, p.add);
   }
 }
 
