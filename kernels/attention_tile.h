@@ -100,7 +100,7 @@ static inline void tile_turn(float *tile, int64_t tile_ld, const float *x, int64
   for (int64_t j = 0; j < VEC && j < width; j++) vec_store(tile + j * tile_ld, block[j]);
 }
 
-/* The same transposed and times `scale`: column i of a tile [width][tile_ld] is row i of x; columns from n to a whole
+/* Transposes n rows and multiplies by `scale`: column i of a tile [width][tile_ld] is row i of x; columns from n to a whole
  * group are cleared. */
 static inline void tile_pack_transposed(float *tile, int64_t tile_ld, const float *x, int64_t ld, int64_t n,
                                         int64_t width, float scale) {
