@@ -63,38 +63,43 @@ static void lay_out(struct batch *batch, bool with_tokens) {
   }
 }
 
-static void build_shapes(const struct dataset *dataset, int64_t first_sample, int64_t global_batch, int64_t micro_batch,
-                         bool with_tokens, struct batch *batch) {
+static int build_shapes(const struct dataset *dataset, int64_t first_sample, int64_t global_batch, int64_t micro_batch,
+                        bool with_tokens, struct batch *batch) {
   struct dataset_row row;
   cut(batch, first_sample, global_batch, micro_batch);
   for (int64_t r = 0; r < global_batch; r++) {
     dataset_locate(dataset, first_sample + r, &row);
     count_row(&batch->micro[r / micro_batch], row.length, row.labels);
+    int status = dataset_check_row(dataset, &row);
+    if (status) return status;
   }
   lay_out(batch, with_tokens);
   for (int64_t r = 0; r < global_batch; r++) {
     dataset_locate(dataset, first_sample + r, &row);
     batch->micro[r / micro_batch].lengths[r % micro_batch] = row.length;
   }
+  return STATUS_OK;
 }
 
-void batch_build_shapes(const struct dataset *dataset, int64_t first_sample, int64_t global_batch, int64_t micro_batch,
-                        struct batch *batch) {
-  build_shapes(dataset, first_sample, global_batch, micro_batch, false, batch);
+int batch_build_shapes(const struct dataset *dataset, int64_t first_sample, int64_t global_batch, int64_t micro_batch,
+                       struct batch *batch) {
+  return build_shapes(dataset, first_sample, global_batch, micro_batch, false, batch);
 }
 
 int batch_build(const struct dataset *dataset, int64_t first_sample, int64_t global_batch, int64_t micro_batch,
                 struct batch *batch) {
-  build_shapes(dataset, first_sample, global_batch, micro_batch, true, batch);
-  for (int64_t r = 0; r < global_batch; r++) {
+  int status = build_shapes(dataset, first_sample, global_batch, micro_batch, true, batch);
+  for (int64_t r = 0; r < global_batch && !status; r++) {
     struct dataset_row row;
     struct micro_batch *micro = &batch->micro[r / micro_batch];
     int64_t at = r % micro_batch * micro->length;
     dataset_locate(dataset, first_sample + r, &row);
-    int status = dataset_read(dataset, &row, micro->token + at, micro->label + at);
-    if (status) return status;
+    if (row.length > micro->length) /* another length than a moment ago */
+      status = error_raise(STATUS_FAILED, "the token files changed while they were read");
+    else
+      status = dataset_read(dataset, &row, micro->token + at, micro->label + at);
   }
-  return STATUS_OK;
+  return status;
 }
 
 /* One row of arrays: ids and labels in range, no label beyond the row's end; counts its labels. */

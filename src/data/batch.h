@@ -30,14 +30,14 @@ struct batch {
 
 /* Rows first_sample .. first_sample + global_batch - 1 of the dataset in order, micro_batch rows a micro-batch; the last
  * has what remains. Rows are padded to the longest of their micro-batch. All counts are >= 1. STATUS_MISTAKE for a token
- * outside the vocabulary. */
+ * outside the vocabulary, STATUS_FAILED when a file has changed since it was opened. */
 int batch_build(const struct dataset *dataset, int64_t first_sample, int64_t global_batch, int64_t micro_batch,
                 struct batch *batch);
 
 /* The same without reading tokens: rows, length, tokens, labels and lengths of each micro-batch; token and label are
  * NULL. */
-void batch_build_shapes(const struct dataset *dataset, int64_t first_sample, int64_t global_batch, int64_t micro_batch,
-                        struct batch *batch);
+int batch_build_shapes(const struct dataset *dataset, int64_t first_sample, int64_t global_batch, int64_t micro_batch,
+                       struct batch *batch);
 
 /* From arrays token[rows][time], label[rows][time] (-100: none) and lengths[rows] (NULL: all `time`), all borrowed. Rows
  * are cut and padded as above. `vocab` bounds ids and labels. STATUS_MISTAKE names row and position of what is out of

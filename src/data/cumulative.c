@@ -37,7 +37,7 @@ int64_t cumulative_find(const struct cumulative *sums, int64_t position, int64_t
       high = middle - 1;
   }
   int64_t item = low * STRIDE, rest = position - sums->sample[low];
-  for (;; item++) {
+  for (; item + 1 < sums->n; item++) { /* bounded: sizes may come from a file that is being written over */
     int64_t size = sums->size(sums->context, item);
     if (rest < size) break;
     rest -= size;

@@ -96,6 +96,7 @@ static void locate_in_file(const struct dataset *dataset, int f, int64_t i, stru
   }
   int64_t piece, document = cumulative_find(&source->rows, i, &piece);
   int64_t left = tokens_get_document_length(source->file, document) - piece * most;
+  if (left < 1) left = 1; /* of an index that was written over */
   if (left <= most) row->labels = (int32_t)(left - 1);
   row->length = row->labels > 0 ? row->labels : 1;
   row->position = tokens_get_document_start(source->file, document) + piece * most;
@@ -134,9 +135,10 @@ void dataset_locate(const struct dataset *dataset, int64_t n, struct dataset_row
 
 int dataset_read(const struct dataset *dataset, const struct dataset_row *row, int32_t *token, int32_t *label) {
   const struct tokens *file = dataset->source[row->file].file;
-  tokens_read(file, row->position, row->length, token);
+  int status = tokens_read(file, row->position, row->length, token);
   for (int32_t t = 0; t + 1 < row->labels; t++) label[t] = token[t + 1];
-  if (row->labels > 0) tokens_read(file, row->position + row->labels, 1, &label[row->labels - 1]);
+  if (!status && row->labels > 0) status = tokens_read(file, row->position + row->labels, 1, &label[row->labels - 1]);
+  if (status) return status;
   for (int32_t t = row->labels; t < row->length; t++) label[t] = DATASET_NO_LABEL;
   for (int32_t t = 0; t <= row->length; t++) {
     bool last = t == row->length;
@@ -259,6 +261,10 @@ int64_t dataset_count_rows(const struct dataset *dataset) { return dataset->n_ro
 int64_t dataset_count_file_rows(const struct dataset *dataset, int f) { return dataset->source[f].n_rows; }
 int64_t dataset_get_share(const struct dataset *dataset, int f) { return dataset->share[f]; }
 int64_t dataset_get_longest(const struct dataset *dataset) { return dataset->longest; }
+
+int dataset_check_row(const struct dataset *dataset, const struct dataset_row *row) {
+  return tokens_check_unchanged(dataset->source[row->file].file);
+}
 
 int dataset_check_vocabulary(const struct dataset *dataset, int part, int n_parts) {
   int status = STATUS_OK;

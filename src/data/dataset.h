@@ -61,11 +61,13 @@ struct dataset_row {
   int32_t length, labels; /* inputs; labels (the first `labels` inputs have one) */
 };
 
-/* The row of sample n >= 0. Reads the index only. */
+/* The row of sample n >= 0. Reads the index only, and gives a row of some length up to T whatever that holds by now:
+ * dataset_check_row is STATUS_FAILED, naming the file, when it is no longer the one that was opened. */
 void dataset_locate(const struct dataset *dataset, int64_t n, struct dataset_row *row);
+int dataset_check_row(const struct dataset *dataset, const struct dataset_row *row);
 
 /* The row's inputs and labels into token[row->length], label[row->length]. STATUS_MISTAKE for an id outside the
- * vocabulary. */
+ * vocabulary, STATUS_FAILED for a file that has changed. */
 int dataset_read(const struct dataset *dataset, const struct dataset_row *row, int32_t *token, int32_t *label);
 
 #endif

@@ -3,15 +3,11 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "data/tokens_impl.h"
-#include "data/tokens_pair.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 const char *tokens_get_type_name(int type) {
   switch (type) {
@@ -34,6 +30,9 @@ void tokens_get_document(const struct tokens *file, int64_t d, int64_t *first, i
     *first = (file->n_entries > 0 ? tokens_load_entry(file, indexed) : 0) + (d - indexed);
     *end = *first + 1;
   }
+  /* Checked when it was opened; a file that was written over since must not lead anybody astray before that is seen. */
+  if (*first < 0 || *first > file->n_sequences) *first = file->n_sequences;
+  if (*end < *first || *end > file->n_sequences) *end = *first;
 }
 
 int64_t tokens_get_document_length(const struct tokens *file, int64_t d) {
@@ -66,54 +65,41 @@ int64_t tokens_find_document(const struct tokens *file, int64_t position, int64_
   return low;
 }
 
+/* Ids of the file's type from `from`, which may lie at the end of `out`: each is read before its place is written. */
 static void convert(const struct tokens *file, const uint8_t *from, int64_t n, int32_t *out) {
-  if (file->type == TOKENS_UINT16) {
-    const uint16_t *ids = (const uint16_t *)(const void *)from;
-    for (int64_t i = 0; i < n; i++) out[i] = le16toh(ids[i]);
-  } else {
-    const uint32_t *ids = (const uint32_t *)(const void *)from;
-    for (int64_t i = 0; i < n; i++) out[i] = (int32_t)le32toh(ids[i]);
+  for (int64_t i = 0; i < n && file->type == TOKENS_UINT16; i++) {
+    uint16_t id;
+    memcpy(&id, from + 2 * i, sizeof id);
+    out[i] = le16toh(id);
   }
+  for (int64_t i = 0; i < n && file->type != TOKENS_UINT16; i++) out[i] = (int32_t)le32toh((uint32_t)out[i]);
 }
 
-void tokens_read(const struct tokens *file, int64_t position, int64_t n, int32_t *out) {
-  if (n <= 0) return;
+/* Ids of one sequence; false when they are not there. */
+static bool read_run(const struct tokens *file, int64_t byte, int64_t n, int32_t *out) {
+  uint8_t *raw = (uint8_t *)out + (4 - file->token_bytes) * n;
+  if (!tokens_reader_fetch(file->reader, TOKENS_BIN, byte, raw, n * file->token_bytes)) return false;
+  convert(file, raw, n, out);
+  return true;
+}
+
+int tokens_check_unchanged(const struct tokens *file) { return tokens_reader_check(file->reader); }
+
+int tokens_read(const struct tokens *file, int64_t position, int64_t n, int32_t *out) {
+  if (n <= 0) return STATUS_OK;
   int64_t offset, s = cumulative_find(&file->lengths, position, &offset);
-  while (n > 0) {
+  bool good = true;
+  for (; n > 0 && s < file->n_sequences && good; s++) {
     int64_t run = tokens_load_length(file, s) - offset;
     if (run > n) run = n;
     /* The pointer of an empty sequence may be anything. */
-    if (run > 0) convert(file, file->bin + tokens_load_pointer(file, s) + offset * file->token_bytes, run, out);
-    out += run;
-    n -= run;
+    if (run > 0) good = read_run(file, tokens_load_pointer(file, s) + offset * file->token_bytes, run, out);
+    if (run > 0) out += run, n -= run;
     offset = 0;
-    s++;
   }
-}
-
-/* Maps and closes one open file; an empty one gives NULL and 0 bytes. On failure -1 bytes and errno. */
-static const uint8_t *map_file(int fd, int64_t *bytes) {
-  const uint8_t *map = NULL;
-  struct stat status;
-  *bytes = -1;
-  if (fd < 0) return NULL;
-  if (fstat(fd, &status) == 0) {
-    if (!S_ISREG(status.st_mode)) {
-      errno = S_ISDIR(status.st_mode) ? EISDIR : EINVAL;
-    } else if (status.st_size == 0) {
-      *bytes = 0;
-    } else {
-      void *at = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
-      if (at != MAP_FAILED) {
-        map = at;
-        *bytes = status.st_size;
-      }
-    }
-  }
-  int reason = errno;
-  close(fd);
-  errno = reason;
-  return map;
+  int status = tokens_check_unchanged(file);
+  if (!status && n > 0) status = error_raise(STATUS_FAILED, "%s.idx changed while it was read", file->prefix);
+  return status;
 }
 
 /* People name the file that they see in the folder. */
@@ -123,24 +109,18 @@ static const char *hint_at_prefix(const char *prefix) {
   return suffix ? " (give the prefix, without .bin or .idx)" : "";
 }
 
-struct tokens *tokens_map(const char *prefix, tokens_found *found, void *context) {
+struct tokens *tokens_open_parts(const char *prefix, tokens_found *found, void *context) {
   struct tokens *file = MEM_NEW(struct tokens, 1);
+  int reasons[TOKENS_PARTS];
   file->prefix = mem_strdup(prefix);
-  const struct {
-    const char *suffix;
-    const uint8_t **map;
-    int64_t *bytes;
-  } parts[] = {{"idx", &file->index, &file->index_bytes}, {"bin", &file->bin, &file->bin_bytes}};
-  int descriptors[2], reasons[2];
-  tokens_pair_open(prefix, descriptors, reasons);
-  for (int i = 0; i < 2; i++) {
-    *parts[i].map = map_file(descriptors[i], parts[i].bytes);
-    if (*parts[i].bytes < 0) {
-      char *text = mem_format("%s.%s: %s%s", prefix, parts[i].suffix, strerror(reasons[i] ? reasons[i] : errno),
-                              hint_at_prefix(prefix));
-      found(context, TOKENS_FAULT_FILE, true, text);
-      mem_free(text);
-    }
+  file->reader = tokens_reader_open(prefix, reasons);
+  file->index_bytes = file->reader->parts[TOKENS_INDEX].bytes;
+  file->bin_bytes = file->reader->parts[TOKENS_BIN].bytes;
+  for (int i = 0; i < TOKENS_PARTS; i++) {
+    if (file->reader->parts[i].bytes >= 0) continue;
+    char *text = mem_format("%s: %s%s", file->reader->parts[i].path, strerror(reasons[i]), hint_at_prefix(prefix));
+    found(context, TOKENS_FAULT_FILE, true, text);
+    mem_free(text);
   }
   return file;
 }
@@ -166,27 +146,29 @@ static void judge(void *context, enum tokens_fault fault, bool refused, const ch
 
 int tokens_open(const char *prefix, int64_t vocab, struct tokens **out) {
   struct verdict verdict = {0};
+  int status = STATUS_OK;
   *out = NULL;
-  struct tokens *file = tokens_map(prefix, judge, &verdict);
-  if (verdict.n_refused == 0) tokens_check_index(file, vocab, judge, &verdict);
+  struct tokens *file = tokens_open_parts(prefix, judge, &verdict);
+  if (verdict.n_refused == 0) {
+    tokens_check_index(file, vocab, judge, &verdict);
+    if (verdict.n_refused == 0) file->fingerprint = tokens_reader_get_fingerprint(file->reader);
+    status = tokens_check_unchanged(file); /* else faults are not those of the file */
+  }
   file->notes = verdict.notes;
   file->n_notes = verdict.n_notes;
-  if (verdict.n_refused == 0) {
-    *out = file;
-    return STATUS_OK;
-  }
-  int status = error_raise(STATUS_MISTAKE, "%s%s", verdict.refusal,
-                           verdict.n_refused > 1 ? "; there is more: `penstock data check` lists all faults" : "");
+  if (!status && verdict.n_refused)
+    status = error_raise(STATUS_MISTAKE, "%s%s", verdict.refusal,
+                         verdict.n_refused > 1 ? "; there is more: `penstock data check` lists all faults" : "");
   mem_free(verdict.refusal);
-  tokens_close(&file);
+  if (status) tokens_close(&file);
+  *out = file;
   return status;
 }
 
 void tokens_close(struct tokens **file) {
   struct tokens *f = *file;
   if (!f) return;
-  if (f->index) munmap((void *)(uintptr_t)f->index, (size_t)f->index_bytes);
-  if (f->bin) munmap((void *)(uintptr_t)f->bin, (size_t)f->bin_bytes);
+  tokens_reader_close(&f->reader);
   for (int i = 0; i < f->n_notes; i++) mem_free(f->notes[i]);
   mem_free(f->notes);
   cumulative_fini(&f->lengths);

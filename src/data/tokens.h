@@ -8,7 +8,7 @@
  *   int8 mode[S]           only in multimodal files
  *
  * A document is one or more sequences. All its tokens end to end, document after document, are the file's stream. Both
- * files are mapped, nothing is copied; every count and offset is 64 bits wide.
+ * files stay open and are read when something is asked for (data/tokens_reader.h); every count and offset is 64 bits wide.
  *
  * What is out of order is either refused (the file cannot be read as meant) or tolerated (older tools wrote it and the
  * meaning is plain): tokens_open keeps a note of it, tokens_check lists everything.
@@ -43,7 +43,7 @@ const char *tokens_get_type_name(int type);
 
 /* What may be wrong with a pair of files: name, the same for people, whether the file is refused for it. */
 #define TOKENS_FAULTS(X)                                                                                               \
-  X(FILE, "file", true)                  /* cannot be opened or mapped */                                              \
+  X(FILE, "file", true)                  /* cannot be opened or read */                                                \
   X(HEADER, "header", true)              /* magic, version */                                                          \
   X(TYPE, "type", true)                  /* element type unknown, not supported, or too narrow for the vocabulary */   \
   X(TRUNCATED, "truncated", true)        /* the index is shorter than its header says */                               \
@@ -64,11 +64,13 @@ enum tokens_fault {
       TOKENS_FAULT_COUNT
 };
 
-/* Two mapped files. Read-only for all but tokens.c and tokens_check.c. */
+/* Two open files. Read-only for all but tokens.c and tokens_check.c. */
+struct tokens_reader;
 struct tokens {
   char *prefix;
-  const uint8_t *index, *bin; /* the mapped files; NULL when absent or empty */
-  int64_t index_bytes, bin_bytes;
+  struct tokens_reader *reader;
+  int64_t index_bytes, bin_bytes; /* -1: absent */
+  uint64_t fingerprint;           /* of the content of both (tokens_reader.h); set by tokens_open */
   int type;                       /* enum tokens_type */
   int64_t token_bytes;            /* 2 or 4 */
   int64_t n_sequences, n_entries; /* S, D */
@@ -79,7 +81,7 @@ struct tokens {
   int n_notes;
 };
 
-/* Maps PREFIX.idx and PREFIX.bin and checks all of the index (not the ids). `vocab` is the model's vocabulary (0: not
+/* Opens PREFIX.idx and PREFIX.bin and checks all of the index (not the ids). `vocab` is the model's vocabulary (0: not
  * known): 16-bit ids are refused for one above 65536. STATUS_MISTAKE names the first fault and counts the others. */
 int tokens_open(const char *prefix, int64_t vocab, struct tokens **out);
 void tokens_close(struct tokens **file);
@@ -96,8 +98,13 @@ int64_t tokens_get_document_start(const struct tokens *file, int64_t d);
 /* The document that holds a place of the stream; *offset is the token's place in it. */
 int64_t tokens_find_document(const struct tokens *file, int64_t position, int64_t *offset);
 
-/* Copies tokens position .. position+n-1 of the stream (all within it) to out[n]. Ids are not checked. */
-void tokens_read(const struct tokens *file, int64_t position, int64_t n, int32_t *out);
+/* STATUS_FAILED, naming the file, when the files are no longer those that were opened, or could not be read since: what was
+ * got from them, lengths included, may be wrong then. */
+int tokens_check_unchanged(const struct tokens *file);
+
+/* Copies tokens position .. position+n-1 of the stream (all within it) to out[n]. Ids are not checked. STATUS_FAILED as
+ * from tokens_check_unchanged. */
+int tokens_read(const struct tokens *file, int64_t position, int64_t n, int32_t *out);
 
 /* ---- tokens_check.c, tokens_check_ids.c ---- */
 
@@ -109,7 +116,7 @@ struct tokens_scan {
   int64_t n_outside;   /* ids outside the vocabulary (set by tokens_check) */
 };
 
-/* Checks header, index and sizes of mapped files and fills in the counts of `file`; every fault goes to `found`, of one
+/* Checks header, index and sizes of open files and fills in the counts of `file`; every fault goes to `found`, of one
  * kind the first few and then their number. Returns how many would be refused. */
 int64_t tokens_check_index(struct tokens *file, int64_t vocab, tokens_found *found, void *context);
 

@@ -78,12 +78,13 @@ static void check_type(struct check *check, int code, int64_t vocab) {
 /* Magic, version, type. False when there is no whole header. */
 static bool check_header(struct check *check, int64_t vocab) {
   struct tokens *file = check->file;
-  const uint8_t *index = file->index;
+  uint8_t index[TOKENS_HEADER_BYTES];
   if (file->index_bytes < TOKENS_HEADER_BYTES) {
     report(check, TOKENS_FAULT_TRUNCATED, "%s.idx: file has %" PRId64 " bytes, the header alone takes %d", file->prefix,
            file->index_bytes, TOKENS_HEADER_BYTES);
     return false;
   }
+  tokens_reader_fetch(file->reader, TOKENS_INDEX, 0, index, sizeof index);
   if (memcmp(index, TOKENS_MAGIC, TOKENS_MAGIC_BYTES) != 0) {
     char shown[4 * TOKENS_MAGIC_BYTES + 1], *at = shown;
     for (int i = 0; i < TOKENS_MAGIC_BYTES; i++) {
@@ -112,20 +113,24 @@ static bool get_index_bytes(uint64_t sequences, uint64_t entries, int64_t *bytes
 /* What lies after the tables: modes, one more document (older tools counted documents, not entries), or waste. */
 static void check_trailing(struct check *check, int64_t extra) {
   struct tokens *file = check->file;
-  const uint8_t *at = file->index + (file->index_bytes - extra);
+  struct tokens_reader *reader = file->reader;
+  int64_t at = file->index_bytes - extra;
   int64_t last = file->n_entries > 0 ? tokens_load_entry(file, file->n_entries - 1) : -1;
-  if (extra == 8 && last != file->n_sequences && tokens_load_int64(at) == file->n_sequences) {
+  if (extra == 8 && last != file->n_sequences &&
+      tokens_load_int64(tokens_reader_view(reader, TOKENS_ENTRIES, at)) == file->n_sequences) {
     report(check, TOKENS_FAULT_TRAILING,
            "%s.idx: header counts %" PRId64 " document index entries, found %" PRId64
            " (it counts documents, as older tools did); read with %" PRId64,
            file->prefix, file->n_entries, file->n_entries + 1, file->n_entries + 1);
     file->n_entries++;
   } else if (extra == file->n_sequences) {
-    for (int64_t s = 0; s < extra; s++)
-      if (at[s])
+    for (int64_t s = 0; s < extra; s++) {
+      int8_t mode = (int8_t)*tokens_reader_view(reader, TOKENS_ENTRIES, at + s);
+      if (mode)
         report(check, TOKENS_FAULT_MODE,
                "%s.idx: mode of sequence %" PRId64 " is %d, expected 0 (text): not a file of text tokens alone",
-               file->prefix, s, (int8_t)at[s]);
+               file->prefix, s, mode);
+    }
   } else {
     report(check, TOKENS_FAULT_TRAILING,
            "%s.idx: file has %" PRId64 " bytes, expected %" PRId64 " for its counts: the last %" PRId64 " are not used",
@@ -137,8 +142,8 @@ static void check_trailing(struct check *check, int64_t extra) {
  * holds: *with_lengths when lengths and pointers are all there, *with_documents when the document index is. */
 static void check_layout(struct check *check, bool *with_lengths, bool *with_documents) {
   struct tokens *file = check->file;
-  uint64_t sequences = (uint64_t)tokens_load_int64(file->index + 18),
-           entries = (uint64_t)tokens_load_int64(file->index + 26);
+  uint64_t sequences = (uint64_t)tokens_load_int64(tokens_reader_view(file->reader, TOKENS_LENGTHS, 18)),
+           entries = (uint64_t)tokens_load_int64(tokens_reader_view(file->reader, TOKENS_LENGTHS, 26));
   int64_t needed, of_sequences;
   *with_lengths = get_index_bytes(sequences, 0, &of_sequences) && of_sequences <= file->index_bytes;
   *with_documents = false;
@@ -303,13 +308,14 @@ int64_t tokens_check(const char *prefix, int64_t vocab, tokens_found *found, voi
                      struct tokens_scan *scan) {
   struct counter counter = {.found = found, .context = context};
   *scan = (struct tokens_scan){.least = INT64_MAX, .most = INT64_MIN};
-  *file = tokens_map(prefix, count_found, &counter);
+  *file = tokens_open_parts(prefix, count_found, &counter);
   if ((*file)->index_bytes >= 0) tokens_check_index(*file, vocab, count_found, &counter);
   if (!counter.refused) {
     struct check check = {.file = *file, .found = count_found, .context = &counter};
     struct id_report ids = {.check = &check, .vocab = vocab > 0 ? vocab : TOKENS_VOCAB_UNKNOWN};
     tokens_scan_ids(*file, 0, (*file)->n_sequences, ids.vocab, report_id, &ids, scan);
     scan->n_outside = check.count[TOKENS_FAULT_ID];
+    if (tokens_check_unchanged(*file)) report(&check, TOKENS_FAULT_FILE, "%s", error_text());
     finish(&check);
   }
   return counter.n;

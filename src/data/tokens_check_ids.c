@@ -14,6 +14,7 @@ struct scan {
   tokens_outside *found;
   void *context;
   struct tokens_scan *result;
+  uint8_t *block; /* of BLOCK_TOKENS tokens */
 };
 
 static int64_t load_id(const struct tokens *file, const uint8_t *at, int64_t i) {
@@ -50,7 +51,9 @@ static void find_range(const struct tokens *file, const uint8_t *at, int64_t n, 
 static bool scan_run(struct scan *scan, int64_t byte, int64_t n, int64_t position) {
   for (int64_t i = 0; i < n; i += BLOCK_TOKENS) {
     int64_t block = n - i < BLOCK_TOKENS ? n - i : BLOCK_TOKENS, least, most;
-    const uint8_t *at = scan->file->bin + byte + i * scan->file->token_bytes;
+    const uint8_t *at = scan->block;
+    int64_t unit = scan->file->token_bytes;
+    if (!tokens_reader_fetch(scan->file->reader, TOKENS_BIN, byte + i * unit, scan->block, block * unit)) return false;
     find_range(scan->file, at, block, &least, &most);
     if (least < scan->result->least) scan->result->least = least;
     if (most > scan->result->most) scan->result->most = most;
@@ -67,20 +70,23 @@ static bool scan_run(struct scan *scan, int64_t byte, int64_t n, int64_t positio
 void tokens_scan_ids(const struct tokens *file, int64_t first, int64_t end, int64_t vocab, tokens_outside *found,
                      void *context, struct tokens_scan *result) {
   struct scan scan = {.file = file, .vocab = vocab, .found = found, .context = context, .result = result};
+  scan.block = mem_alloc(BLOCK_TOKENS * sizeof(int32_t));
   int64_t unit = file->token_bytes, position = cumulative_get(&file->lengths, first), byte = 0, n = 0;
   *result = (struct tokens_scan){.least = INT64_MAX, .most = INT64_MIN};
-  for (int64_t s = first; s < end; s++) {
+  bool goes_on = true;
+  for (int64_t s = first; s < end && goes_on; s++) {
     int64_t length = tokens_get_sequence_length(file, s), pointer = tokens_load_pointer(file, s);
     if (length == 0) continue;
     if (n > 0 && pointer != byte + n * unit) {
-      if (!scan_run(&scan, byte, n, position)) return;
+      goes_on = scan_run(&scan, byte, n, position);
       position += n;
       n = 0;
     }
     if (n == 0) byte = pointer;
     n += length;
   }
-  scan_run(&scan, byte, n, position);
+  if (goes_on) scan_run(&scan, byte, n, position);
+  mem_free(scan.block);
 }
 
 char *tokens_describe_id(const struct tokens *file, int64_t position, int64_t id, int64_t vocab) {
@@ -116,7 +122,7 @@ int tokens_check_vocabulary(const struct tokens *file, int64_t vocab, int part, 
     bound[i] = place == file->n_tokens ? file->n_sequences : cumulative_find(&file->lengths, place, &offset);
   }
   tokens_scan_ids(file, bound[0], bound[1], vocab, stop_at_first, &first, &result);
-  if (!first.any) return STATUS_OK;
+  if (!first.any) return tokens_check_unchanged(file);
   char *text = tokens_describe_id(file, first.position, first.id, vocab);
   error_raise(STATUS_MISTAKE, "%s: was the file made with another tokenizer than the model's?", text);
   mem_free(text);

@@ -98,8 +98,7 @@ bool trainer_needs_tokens(const struct trainer *t) { return t->state->has_embed 
 int trainer_build_batch(const struct trainer *t, const struct dataset *dataset, int64_t first, int64_t rows,
                         int64_t micro_batch, struct batch *batch) {
   if (trainer_needs_tokens(t)) return batch_build(dataset, first, rows, micro_batch, batch);
-  batch_build_shapes(dataset, first, rows, micro_batch, batch);
-  return STATUS_OK;
+  return batch_build_shapes(dataset, first, rows, micro_batch, batch);
 }
 
 static bool has_shapes(const struct plan *plan, const struct plan_micro *micro, int32_t n) {
