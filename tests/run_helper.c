@@ -1,6 +1,8 @@
 /* Looks into the files of a run for tests/test_run_*.sh:
  *   run_helper compare A.h5 B.h5   exit 0 when two checkpoints hold the same bits, 1 naming what differs
+ *   run_helper drop FILE.h5 NAME   removes an attribute of the root, as files of before have it not
  *   run_helper trace RUN/trace.h5  a line "STEP NODES" for each step, then one "ranks N", the ranks of the last step */
+#include <hdf5.h>
 #include <inttypes.h>
 
 #include "base/error.h"
@@ -109,6 +111,13 @@ static int compare(const char *a, const char *b) {
   return status || pair.differences ? 1 : 0;
 }
 
+static int drop(const char *path, const char *name) {
+  hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+  int failed = file < 0 || H5Adelete(file, name) < 0;
+  if (file >= 0 && H5Fclose(file) < 0) failed = 1;
+  return failed;
+}
+
 /* ---- trace ---- */
 
 static int print_trace(const char *path) {
@@ -133,6 +142,7 @@ static int print_trace(const char *path) {
 int main(int argc, char **argv) {
   if (argc == 4 && !strcmp(argv[1], "compare")) return compare(argv[2], argv[3]);
   if (argc == 3 && !strcmp(argv[1], "trace")) return print_trace(argv[2]);
-  fprintf(stderr, "usage: run_helper compare A.h5 B.h5 | trace TRACE.h5\n");
+  if (argc == 4 && !strcmp(argv[1], "drop")) return drop(argv[2], argv[3]);
+  fprintf(stderr, "usage: run_helper compare A.h5 B.h5 | drop FILE.h5 NAME | trace TRACE.h5\n");
   return 2;
 }

@@ -121,13 +121,31 @@ static void test_refusals(void) {
       {"{\"model_type\": \"mistral\"}", "'sliding_window'", "set it to null"},
       {"{\"model_type\": \"mistral\", \"sliding_window\": 4096}", "'sliding_window'", "set it to null"},
       {"{\"model_type\": \"qwen2\", \"use_sliding_window\": true}", "'use_sliding_window'", "set it to false"},
-      {"{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}}", "'rope_scaling'",
-       "llama3"},
-      {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}", "'rope_scaling'",
+      {"{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8}}",
+       "'rope_scaling.rope_type'", "llama3"},
+      {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}", "'rope_scaling.type'",
        "linear"},
-      {"{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"yarn\"}}", "'rope_parameters'", "yarn"},
+      {"{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"yarn\"}}", "'rope_parameters.rope_type'",
+       "yarn"},
       {"{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_theta\": -1}}", "rope_parameters.rope_theta",
-       "above 0"},
+       "from 0.001"},
+      {"{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5}}",
+       "'rope_parameters.partial_rotary_factor' is 0.5", "not supported"},
+      {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"default\", \"factor\": 2.0}}",
+       "'rope_scaling.factor' is 2.0", "not understood"},
+      {"{\"model_type\": \"qwen2\", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5}}}",
+       "'rope_parameters.full_attention'", "not understood"},
+      {"{\"model_type\": \"llama\", \"rope_parameters\": {\"attention_factor\": 1.2}}",
+       "'rope_parameters.attention_factor'", "not supported"},
+      {"{\"model_type\": \"llama\", \"rope_parameters\": [1]}", "'rope_parameters'", "an object"},
+      {"{\"model_type\": \"llama\", \"rope_theta\": 1e4, \"rope_parameters\": {\"rope_theta\": 5e5}}",
+       "'rope_theta' is 10000", "'rope_parameters.rope_theta' is 500000"},
+      {"{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\", \"sliding_attention\"]}", "'layer_types'",
+       "not supported"},
+      {"{\"model_type\": \"llama\", \"layer_types\": 3}", "'layer_types'", "not supported"},
+      {"{\"model_type\": \"gpt2\", \"pruned_heads\": {\"0\": [1]}}", "'pruned_heads'", "not supported"},
+      {"{\"model_type\": \"gpt2\", \"num_hidden_layers\": 4}", "'num_hidden_layers'", "'n_layer'"},
+      {"{\"model_type\": \"gpt2\", \"hidden_size\": 64}", "'hidden_size'", "'n_embd'"},
       {"{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", "32 attention heads", "5 key-value heads"},
       {"{\"model_type\": \"llama\", \"head_dim\": 5}", "head size 5", "even"},
   };
@@ -165,6 +183,69 @@ static void test_notes(void) {
   T_CHECK(!strcmp(notes, ""), "%s", notes);
   mem_free(notes);
   model_destroy(&model);
+}
+
+/* What looks like a slip is told so; no key is passed over in silence. */
+static void test_slips(void) {
+  static const struct {
+    const char *keys, *note; /* of a llama; "": none */
+  } cases[] = {
+      {"\"num_layers\": 4", "ignored: num_layers (did you mean 'num_hidden_layers'?)"},
+      {"\"n_layer\": 4", "ignored: n_layer (did you mean 'num_hidden_layers'?)"},
+      {"\"num_hiden_layers\": 4", "ignored: num_hiden_layers (did you mean 'num_hidden_layers'?)"},
+      {"\"n_embd\": 4", "ignored: n_embd (did you mean 'hidden_size'?)"},
+      {"\"d_model\": 4, \"hidden_size\": 64, \"num_attention_heads\": 4", "ignored: d_model"},
+      {"\"use_cache\": true, \"torch_dtype\": \"bfloat16\", \"sliding_window\": null",
+       "ignored: use_cache, torch_dtype, sliding_window"},
+      {"\"architectures\": [\"LlamaForCausalLM\"]", ""},
+      {"\"architectures\": [\"LlamaForSequenceClassification\"]", "ignored: architectures"},
+      {"\"architecture\": \"gpt2\"", "ignored: architecture"},
+      {"\"dropout_layers\": [1]", "ignored: dropout_layers"},
+      {"\"rope_scaling\": null, \"rope_parameters\": {\"rope_type\": \"default\", \"factor\": null, "
+       "\"partial_rotary_factor\": 1}",
+       ""},
+      {"\"layer_types\": [\"full_attention\", \"full_attention\"], \"quantization_config\": null", ""},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char *json = mem_format("{\"model_type\": \"llama\", %s}", cases[i].keys), *notes = NULL;
+    struct model *model = create(json, &notes);
+    size_t n = strlen(notes), m = strlen(cases[i].note);
+    T_CHECK(m ? n >= m && !strcmp(notes + n - m, cases[i].note) : n == 0, "%s: '%s'", json, notes);
+    model_destroy(&model);
+    mem_free(notes);
+    mem_free(json);
+  }
+  char *notes = NULL;
+  struct model *model = create("{\"model_type\": \"gpt2\", \"n_layer\": 1, \"rope_parameters\": {\"x\": 1}}", &notes);
+  T_CHECK(strstr(notes, "ignored: rope_parameters"), "%s", notes);
+  model_destroy(&model);
+  mem_free(notes);
+}
+
+/* Configurations of two lives of a run: only what is used counts. */
+static void test_compare(void) {
+  static const char *const base = "{\"model_type\": \"llama\", \"num_hidden_layers\": 2}";
+  static const struct {
+    const char *json, *words; /* NULL: the same model */
+  } cases[] = {
+      {"{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"rope_theta\": 10000, \"use_cache\": false}", NULL},
+      {"{\"num_hidden_layers\": 2,\n\"model_type\": \"llama\", \"tie_word_embeddings\": false}", NULL},
+      {"{\"model_type\": \"llama\", \"num_hidden_layers\": 3}",
+       "new.json: 'num_hidden_layers' was 2 when this run began "
+       "and is 3 now"},
+      {"{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"rope_parameters\": {\"rope_theta\": 5e5}}",
+       "'rope_theta' was 10000 when this run began and is 500000 now"},
+      {"{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_act\": \"gelu\"}", "'hidden_act' was silu"},
+      {"{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"rms_norm_eps\": 1e-5}", "'rms_norm_eps' was 1e-06"},
+      {"{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"mlp_bias\": true}", "'mlp_bias' was false"},
+      {"{\"model_type\": \"qwen2\", \"num_hidden_layers\": 2}", "was a llama when this run began and is a qwen2"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    error_clear();
+    int status = model_compare(base, cases[i].json, "new.json");
+    T_CHECK(cases[i].words ? status == STATUS_MISTAKE && strstr(error_text(), cases[i].words) : status == STATUS_OK,
+            "%s: %s", cases[i].json, error_text());
+  }
 }
 
 /* ---- tensors ---- */
@@ -414,6 +495,8 @@ int main(void) {
   test_llama_keys();
   test_refusals();
   test_notes();
+  test_slips();
+  test_compare();
   test_gpt2_tensors();
   test_llama_tensors();
   test_biased_tensors();

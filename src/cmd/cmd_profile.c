@@ -72,12 +72,12 @@ static int check_params(const struct params *params) {
 }
 
 /* Tokens of the longest row: with fixed batching every row, else that of the token files where the deck has any. */
-static int find_longest(struct profile_job *job) {
+static int find_longest_all(struct profile_job *job) {
   const struct params *p = &job->params;
   struct dataset *dataset = NULL;
   job->length = p->data.sequence_length;
   if (p->data.batching == PARAMS_BATCHING_FIXED || !params_is_given(p, PARAM_data_train)) return STATUS_OK;
-  int status = setup_open_data(p, job->model, &p->data.train, p->data.shuffle, &dataset);
+  int status = setup_open_data_all(job->comm, p, job->model, "data.train", &p->data.train, p->data.shuffle, &dataset);
   if (!status) job->length = dataset_get_longest(dataset);
   dataset_close(&dataset);
   return status;
@@ -93,7 +93,7 @@ static int open_deck_all(struct profile_job *job) {
   if (!status) status = setup_topo_all(job->comm, p, &job->topo);
   if (!status) status = setup_model_all(job->comm, p, &job->model, &job->json);
   if (!status) status = comm_agree_all(job->comm, request_check_positions(p, job->model));
-  if (!status) status = comm_agree_all(job->comm, find_longest(job));
+  if (!status) status = find_longest_all(job);
   if (status) return status;
   job->config = setup_make_device(p, &job->topo, request_get_limit(p, job->rank, job->topo.memory_share_bytes));
   job->config.host_limit = request_get_host_limit(p, job->topo.memory_share_bytes);

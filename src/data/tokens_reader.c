@@ -109,7 +109,8 @@ bool tokens_reader_fetch(struct tokens_reader *reader, enum tokens_part which, i
     ssize_t n = pread(part->descriptor, (char *)out + done, (size_t)(bytes - done), at + done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) note_trouble(reader, mem_format("cannot read %s: %s", part->path, strerror(errno)));
-    if (n == 0) note_size(reader, part, at + done);
+    struct stat now;
+    if (n == 0) note_size(reader, part, fstat(part->descriptor, &now) ? at + done : now.st_size);
     if (n <= 0) break;
     done += n;
   }

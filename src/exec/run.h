@@ -35,6 +35,7 @@ struct run {
   char *model_json;
   char *deck; /* used.yml's text, stored in every HDF5 file */
   struct dataset *train, *validation;
+  char *data; /* what is trained on, for checkpoints (same_data.h) */
   struct plan *plan;
   struct trainer *trainer;
   struct cost *cost; /* what a device that keeps time asks for, else NULL */

@@ -20,7 +20,8 @@ int run_save_all(struct run *run) {
                                  .next_sample = run->next_sample,
                                  .tokens = run->tokens,
                                  .seed = (uint64_t)run->params->run.seed,
-                                 .row = run->row};
+                                 .row = run->row,
+                                 .data = run->data};
   int status = checkpoint_write_all(run->comm, folder, run->model, run->model_json, run->deck, &info, &part,
                                     run->params->run.keep_checkpoints);
   double seconds = clock_now() - start;

@@ -8,6 +8,7 @@
 #include "comm/comm.h"
 #include "cost/cost.h"
 #include "exec/predict.h"
+#include "exec/same_data.h"
 #include "store/checkpoint.h"
 #include "store/disk.h"
 #include "store/trace.h"
@@ -39,13 +40,28 @@ static bool is_finished(const struct run *run) {
 }
 
 /* A run that goes on must be the run that began: rank 0 holds the deck against the used.yml it finds. */
-static int compare_deck(const struct run *run) {
+static int compare_deck(const struct run *run, const struct checkpoint_origin *origin) {
   if (run->rank != 0 || run->found_step < 0) return STATUS_OK;
   char *used = make_path(run, "used.yml");
   FILE *file = fopen(used, "r");
-  int status = file ? params_compare_resume(run->params, used, true) : STATUS_OK;
+  int status = file ? params_compare_resume(run->params, used, !origin->data) : STATUS_OK;
   if (file) fclose(file);
   mem_free(used);
+  return status;
+}
+
+/* What the deck names by files must be what the run began with, wherever it lies: model and data, on rank 0, as all ranks
+ * have the same. */
+static int compare_content(const struct run *run, const struct checkpoint_origin *origin) {
+  char *note = NULL;
+  if (run->rank != 0 || run->found_step < 0) return STATUS_OK;
+  const char *source = run->params->model.config ? run->params->model.config : "model";
+  int status = origin->model ? model_compare(origin->model, run->model_json, source) : STATUS_OK;
+  if (!status && origin->data) status = same_data_compare_life(origin->data, run->train, &note);
+  if (!status && !origin->data)
+    log_line("%s does not say what data it was trained on: that data.train is what it was is not checked", run->found);
+  if (!status && note) log_line("%s", note);
+  mem_free(note);
   return status;
 }
 
@@ -79,9 +95,11 @@ static void warn_validation(const struct run *run) {
 /* The ranks share the look at every id. */
 static int open_data_all(struct run *run) {
   const struct params *p = run->params;
-  int status = setup_open_data(p, run->model, &p->data.train, p->data.shuffle, &run->train);
+  int status =
+      setup_open_data_all(run->comm, p, run->model, "data.train", &p->data.train, p->data.shuffle, &run->train);
   if (!status && p->run.evaluate_every && p->data.validation.n)
-    status = setup_open_data(p, run->model, &p->data.validation, false, &run->validation);
+    status =
+        setup_open_data_all(run->comm, p, run->model, "data.validation", &p->data.validation, false, &run->validation);
   if (!status) status = dataset_check_vocabulary(run->train, run->rank, run->size);
   if (!status && run->validation) status = dataset_check_vocabulary(run->validation, run->rank, run->size);
   if (!status && !run->validation) warn_validation(run);
@@ -182,6 +200,22 @@ static int make_checkpoint_folder(const struct run *run) {
   return status;
 }
 
+/* Model and data, compared with those that a run that goes on began with before anything of it is touched. */
+static int open_content_all(struct run *run) {
+  struct checkpoint_origin origin = {0};
+  int status = run->found && run->rank == 0 ? checkpoint_read_origin(run->found, &origin) : STATUS_OK;
+  if (!status) status = compare_deck(run, &origin);
+  status = comm_agree_all(run->comm, status);
+  if (!status) status = comm_agree_all(run->comm, params_require_training(run->params));
+  if (!status) status = setup_model_all(run->comm, run->params, &run->model, &run->model_json);
+  if (!status) status = comm_agree_all(run->comm, request_check_positions(run->params, run->model));
+  if (!status) status = open_data_all(run);
+  if (!status) status = comm_agree_all(run->comm, compare_content(run, &origin));
+  if (!status) run->data = same_data_describe(run->train);
+  checkpoint_fini_origin(&origin);
+  return status;
+}
+
 int run_open_all(struct run *run, bool *done) {
   int status = open_folder_all(run);
   if (!status) status = setup_topo_all(run->comm, run->params, &run->topo);
@@ -195,11 +229,7 @@ int run_open_all(struct run *run, bool *done) {
     return comm_agree_all(run->comm, run->rank == 0 ? rundir_write_status(run->folder, "DONE") : STATUS_OK);
   }
   setup_warn_idle(run->params);
-  status = comm_agree_all(run->comm, compare_deck(run));
-  if (!status) status = comm_agree_all(run->comm, params_require_training(run->params));
-  if (!status) status = setup_model_all(run->comm, run->params, &run->model, &run->model_json);
-  if (!status) status = comm_agree_all(run->comm, request_check_positions(run->params, run->model));
-  if (!status) status = open_data_all(run);
+  status = open_content_all(run);
   if (!status) status = comm_agree_all(run->comm, run_timed_open(run, run->found_step));
   if (!status)
     status = setup_deck_plan_all(run->comm, run->params, run->model, get_longest(run), get_share(run), &run->plan);
@@ -229,6 +259,7 @@ void run_close_all(struct run *run) {
   if (run->dir) rundir_close(&run->dir);
   mem_free(run->model_json);
   mem_free(run->deck);
+  mem_free(run->data);
   mem_free(run->found);
   mem_free(run->folder);
 }

@@ -8,6 +8,7 @@
 #include "cost/cost.h"
 #include "data/dataset.h"
 #include "exec/costs.h"
+#include "exec/same_data.h"
 #include "input/deck.h"
 #include "input/params_idle.h"
 #include "model/footprint.h"
@@ -121,6 +122,12 @@ int setup_open_data(const struct params *params, const struct model *model, cons
                             (uint64_t)params->run.seed, shuffle, model->config.vocab_size, dataset);
   mem_free(files);
   return status;
+}
+
+int setup_open_data_all(struct comm *comm, const struct params *params, const struct model *model, const char *key,
+                        const struct params_mix *mix, bool shuffle, struct dataset **dataset) {
+  int status = comm_agree_all(comm, setup_open_data(params, model, mix, shuffle, dataset));
+  return status ? status : same_data_compare_ranks_all(comm, key, *dataset);
 }
 
 int setup_limits_all(struct comm *comm, const struct params *params, int64_t share_bytes, int64_t *limits) {

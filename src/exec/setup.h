@@ -31,6 +31,10 @@ int setup_model_all(struct comm *comm, const struct params *params, struct model
 int setup_open_data(const struct params *params, const struct model *model, const struct params_mix *mix, bool shuffle,
                     struct dataset **dataset);
 
+/* The same of all ranks, whose files must have the same content; `key` is how messages call it ("data.train"). */
+int setup_open_data_all(struct comm *comm, const struct params *params, const struct model *model, const char *key,
+                        const struct params_mix *mix, bool shuffle, struct dataset **dataset);
+
 /* Device limits of all ranks: deck, rank_limits, else `share_bytes` of each rank. limits[size] is filled in. */
 int setup_limits_all(struct comm *comm, const struct params *params, int64_t share_bytes, int64_t *limits);
 

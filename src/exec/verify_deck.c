@@ -24,7 +24,7 @@ struct deck_run {
 
 static int open_data_all(struct deck_run *run) {
   const struct params *p = run->params;
-  int status = setup_open_data(p, run->model, &p->data.train, p->data.shuffle, &run->data);
+  int status = setup_open_data_all(run->comm, p, run->model, "data.train", &p->data.train, p->data.shuffle, &run->data);
   if (!status) status = request_check_positions(p, run->model);
   return comm_agree_all(run->comm, status);
 }

@@ -2,175 +2,39 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "kernels.h"
+#include "model/config_notes.h"
+#include "model/config_table.h"
 
 #include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-static const struct tensor_names gpt2_names = {
-    .token_table = "transformer.wte.weight",
-    .position_table = "transformer.wpe.weight",
-    .mixer_norm = "transformer.h.%d.ln_1",
-    .qkv = {"transformer.h.%d.attn.c_attn", NULL, NULL},
-    .mixer_out = "transformer.h.%d.attn.c_proj",
-    .mlp_norm = "transformer.h.%d.ln_2",
-    .up = "transformer.h.%d.mlp.c_fc",
-    .down = "transformer.h.%d.mlp.c_proj",
-    .final_norm = "transformer.ln_f",
-    .head = "lm_head.weight",
-    .transposed = true,
-};
-
-static const struct tensor_names llama_names = {
-    .token_table = "model.embed_tokens.weight",
-    .mixer_norm = "model.layers.%d.input_layernorm",
-    .qkv = {"model.layers.%d.self_attn.q_proj", "model.layers.%d.self_attn.k_proj", "model.layers.%d.self_attn.v_proj"},
-    .mixer_out = "model.layers.%d.self_attn.o_proj",
-    .mlp_norm = "model.layers.%d.post_attention_layernorm",
-    .gate = "model.layers.%d.mlp.gate_proj",
-    .up = "model.layers.%d.mlp.up_proj",
-    .down = "model.layers.%d.mlp.down_proj",
-    .final_norm = "model.norm",
-    .head = "lm_head.weight",
-};
-
-static const struct family families[] = {
-    {.model_type = "gpt2", .names = &gpt2_names, .layer_norm = true, .learned_positions = true, .matrix_bias = true},
-    {.model_type = "llama", .names = &llama_names, .rope = true, .gated = true},
-    {.model_type = "mistral", .names = &llama_names, .rope = true, .gated = true},
-    {.model_type = "qwen2", .names = &llama_names, .rope = true, .gated = true, .qkv_bias = true},
-};
-enum { N_FAMILIES = sizeof families / sizeof *families };
-
-/* Values that are read before they become a model_config. */
-struct raw {
-  int64_t vocab, positions, hidden, blocks, heads, kv_heads, head_dim, ffn;
-  double eps, theta, init_std;
-  int64_t tied, attention_bias, mlp_bias;
-  int64_t activation;
-};
-
-enum key_type { KEY_INT, KEY_REAL, KEY_BOOL, KEY_ACTIVATION };
-
-/* A key that is used: where it goes, Hugging Face's default (unset stays -1 for what follows from other keys). */
-struct key {
-  const char *families; /* the model types that have it */
-  const char *name;
-  enum key_type type;
-  size_t offset;
-  double standard, least, most;
-};
-
-#define AT(field) offsetof(struct raw, field)
-#define LLAMAS "llama mistral qwen2"
-static const struct key keys[] = {
-    {"gpt2", "vocab_size", KEY_INT, AT(vocab), 50257, 1, 1 << 30},
-    {"gpt2", "n_positions", KEY_INT, AT(positions), 1024, 1, 1 << 30},
-    {"gpt2", "n_embd", KEY_INT, AT(hidden), 768, 1, 1 << 24},
-    {"gpt2", "n_layer", KEY_INT, AT(blocks), 12, 0, 1 << 16},
-    {"gpt2", "n_head", KEY_INT, AT(heads), 12, 1, 1 << 16},
-    {"gpt2", "n_inner", KEY_INT, AT(ffn), -1, 1, 1 << 26},
-    {"gpt2", "layer_norm_epsilon", KEY_REAL, AT(eps), 1e-5, 0, 1},
-    {"gpt2", "activation_function", KEY_ACTIVATION, AT(activation), ACTIVATION_GELU_TANH, 0, 0},
-    {"gpt2", "tie_word_embeddings", KEY_BOOL, AT(tied), 1, 0, 1},
-    {"mistral", "vocab_size", KEY_INT, AT(vocab), 32000, 1, 1 << 30},
-    {"llama", "vocab_size", KEY_INT, AT(vocab), 32000, 1, 1 << 30},
-    {"qwen2", "vocab_size", KEY_INT, AT(vocab), 151936, 1, 1 << 30},
-    {"llama", "max_position_embeddings", KEY_INT, AT(positions), 2048, 1, 1 << 30},
-    {"mistral", "max_position_embeddings", KEY_INT, AT(positions), 131072, 1, 1 << 30},
-    {"qwen2", "max_position_embeddings", KEY_INT, AT(positions), 32768, 1, 1 << 30},
-    {LLAMAS, "hidden_size", KEY_INT, AT(hidden), 4096, 1, 1 << 24},
-    {"llama", "intermediate_size", KEY_INT, AT(ffn), 11008, 1, 1 << 26},
-    {"mistral", "intermediate_size", KEY_INT, AT(ffn), 14336, 1, 1 << 26},
-    {"qwen2", "intermediate_size", KEY_INT, AT(ffn), 22016, 1, 1 << 26},
-    {LLAMAS, "num_hidden_layers", KEY_INT, AT(blocks), 32, 0, 1 << 16},
-    {LLAMAS, "num_attention_heads", KEY_INT, AT(heads), 32, 1, 1 << 16},
-    {"llama", "num_key_value_heads", KEY_INT, AT(kv_heads), -1, 1, 1 << 16},
-    {"mistral", "num_key_value_heads", KEY_INT, AT(kv_heads), 8, 1, 1 << 16},
-    {"qwen2", "num_key_value_heads", KEY_INT, AT(kv_heads), 32, 1, 1 << 16},
-    {LLAMAS, "head_dim", KEY_INT, AT(head_dim), -1, 1, 1 << 16},
-    {LLAMAS, "rms_norm_eps", KEY_REAL, AT(eps), 1e-6, 0, 1},
-    {LLAMAS, "rope_theta", KEY_REAL, AT(theta), 10000, 1e-3, 1e12},
-    {LLAMAS, "hidden_act", KEY_ACTIVATION, AT(activation), ACTIVATION_SILU, 0, 0},
-    {LLAMAS, "tie_word_embeddings", KEY_BOOL, AT(tied), 0, 0, 1},
-    {"llama", "attention_bias", KEY_BOOL, AT(attention_bias), 0, 0, 1},
-    {"llama", "mlp_bias", KEY_BOOL, AT(mlp_bias), 0, 0, 1},
-    {"gpt2 " LLAMAS, "initializer_range", KEY_REAL, AT(init_std), 0.02, 0, 10},
-};
-enum { N_KEYS = sizeof keys / sizeof *keys };
-
-/* A key that changes the arithmetic in a way that is not supported unless it has the harmless value. */
-struct refused {
-  const char *families, *name;
-  const char *harmless; /* JSON text; null always counts as harmless too */
-  const char *advice;
-  bool when_absent; /* Hugging Face's default is not the harmless value */
-};
-static const struct refused refusals[] = {
-    {"gpt2", "scale_attn_weights", "true", "unscaled attention is not supported", false},
-    {"gpt2", "scale_attn_by_inverse_layer_idx", "false", "scaling by layer is not supported", false},
-    {"gpt2", "add_cross_attention", "false", "cross attention is not supported", false},
-    {LLAMAS, "partial_rotary_factor", "1.0", "partial rotary positions are not supported", false},
-    {"mistral", "sliding_window", "null", "sliding windows are not supported (absent means 4096); set it to null",
-     true},
-    {"qwen2", "use_sliding_window", "false", "sliding windows are not supported; set it to false", false},
-    {"gpt2 " LLAMAS, "quantization_config", "null", "quantised weights are not supported", false},
-    {"gpt2 " LLAMAS, "is_encoder_decoder", "false", "encoder-decoder models are not supported", false},
-};
-enum { N_REFUSALS = sizeof refusals / sizeof *refusals };
-
-static const struct {
-  const char *name;
-  enum activation activation;
-} activations[] = {
-    {"gelu_new", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
-    {"gelu", ACTIVATION_GELU},          {"silu", ACTIVATION_SILU},
-    {"swish", ACTIVATION_SILU},         {"relu", ACTIVATION_RELU},
-    {"relu2", ACTIVATION_RELU2},
-};
-
-/* True when `word` is one of the space-separated words of `list`. */
-static bool has_word(const char *list, const char *word) {
-  size_t n = strlen(word);
-  for (const char *p = list; (p = strstr(p, word)); p += n)
-    if ((p == list || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0')) return true;
-  return false;
-}
-
-static const struct family *find_family(const char *model_type) {
-  for (int i = 0; i < N_FAMILIES; i++)
-    if (!strcmp(families[i].model_type, model_type)) return &families[i];
-  return NULL;
-}
 
 static int read_activation(const json_t *value, const char *source, const char *key, int64_t *out) {
   const char *name = json_string_value(value);
-  for (size_t i = 0; name && i < sizeof activations / sizeof *activations; i++)
-    if (!strcmp(activations[i].name, name)) {
-      *out = activations[i].activation;
-      return STATUS_OK;
-    }
+  int found = name ? config_find_activation(name) : -1;
+  *out = found;
+  if (found >= 0) return STATUS_OK;
   return error_raise(STATUS_MISTAKE,
                      "%s: '%s' is %s%s%s; supported: gelu_new, gelu_pytorch_tanh, gelu, silu, relu, relu2", source, key,
                      name ? "'" : "not a name", name ? name : "", name ? "'" : "");
 }
 
-static int read_key(const struct key *key, const json_t *value, const char *source, struct raw *raw) {
+static int read_key(const struct config_key *key, const json_t *value, const char *source, struct config_raw *raw) {
   void *at = (char *)raw + key->offset;
-  if (key->type == KEY_ACTIVATION) {
+  if (key->type == CONFIG_ACTIVATION) {
     if (value) return read_activation(value, source, key->name, at);
     *(int64_t *)at = (int64_t)key->standard;
     return STATUS_OK;
   }
-  if (key->type == KEY_BOOL) {
+  if (key->type == CONFIG_BOOL) {
     if (value && !json_is_boolean(value))
       return error_raise(STATUS_MISTAKE, "%s: '%s' must be true or false", source, key->name);
     *(int64_t *)at = value ? json_is_true(value) : key->standard != 0;
     return STATUS_OK;
   }
-  bool integer = key->type == KEY_INT;
+  bool integer = key->type == CONFIG_INT;
   if (value && (integer ? !json_is_integer(value) : !json_is_number(value)))
     return error_raise(STATUS_MISTAKE, "%s: '%s' must be %s", source, key->name, integer ? "an integer" : "a number");
   double number = value ? json_number_value(value) : key->standard;
@@ -184,92 +48,90 @@ static int read_key(const struct key *key, const json_t *value, const char *sour
   return STATUS_OK;
 }
 
-/* rope_parameters (and the older rope_scaling) may hold theta; any scaling is refused. */
-static int read_rope(const json_t *root, const char *source, struct raw *raw) {
-  static const char *const names[] = {"rope_parameters", "rope_scaling"};
-  for (int i = 0; i < 2; i++) {
-    const json_t *rope = json_object_get(root, names[i]);
-    if (!rope || json_is_null(rope)) continue;
-    const json_t *type = json_object_get(rope, "rope_type");
-    if (!type) type = json_object_get(rope, "type");
-    if (!json_is_object(rope) || (type && (!json_is_string(type) || strcmp(json_string_value(type), "default"))))
-      return error_raise(STATUS_MISTAKE,
-                         "%s: '%s' asks for another rotary scaling%s%s%s; only rope_type 'default' is supported",
-                         source, names[i], json_is_string(type) ? " ('" : "",
-                         json_is_string(type) ? json_string_value(type) : "", json_is_string(type) ? "')" : "");
-    const json_t *theta = json_object_get(rope, "rope_theta");
-    if (theta && !(json_is_number(theta) && json_number_value(theta) > 0))
-      return error_raise(STATUS_MISTAKE, "%s: '%s.rope_theta' must be a number above 0", source, names[i]);
-    if (theta) raw->theta = json_number_value(theta);
+/* True when a value changes nothing: null, or what the table has for it. */
+static bool is_harmless(const json_t *value, const char *text) {
+  json_t *harmless = json_loads(text, JSON_DECODE_ANY, NULL);
+  const json_t *wanted = json_is_array(harmless) ? json_array_get(harmless, 0) : harmless;
+  bool same =
+      json_is_null(value) || json_equal(value, harmless) ||
+      (json_is_number(value) && json_is_number(wanted) && json_number_value(value) == json_number_value(wanted));
+  if (!same && json_is_array(value) && json_is_array(harmless)) {
+    same = true;
+    for (size_t i = 0; i < json_array_size(value); i++) same &= json_equal(json_array_get(value, i), wanted);
   }
+  json_decref(harmless);
+  return same;
+}
+
+static int read_theta(const json_t *root, const char *object, const json_t *value, const char *source,
+                      struct config_raw *raw) {
+  const struct config_key *key = config_find_key(config_find_family("llama"), "rope_theta");
+  const json_t *outside = json_object_get(root, key->name);
+  double theta = json_number_value(value);
+  if (!json_is_number(value) || theta < key->least || theta > key->most)
+    return error_raise(STATUS_MISTAKE, "%s: '%s.rope_theta' must be a number from %g to %g", source, object, key->least,
+                       key->most);
+  if (json_is_number(outside) && json_number_value(outside) != theta)
+    return error_raise(STATUS_MISTAKE, "%s: 'rope_theta' is %g and '%s.rope_theta' is %g: leave one out", source,
+                       json_number_value(outside), object, theta);
+  raw->theta = theta;
   return STATUS_OK;
+}
+
+/* A key inside of rope_parameters: used, harmless, or refused, since what is there is all about the arithmetic. */
+static int read_rope_key(const json_t *root, const char *object, const char *name, const json_t *value,
+                         const char *source, struct config_raw *raw) {
+  if (!strcmp(name, "rope_theta")) return read_theta(root, object, value, source, raw);
+  const struct config_refusal *row = config_rope_keys;
+  while (row->name && strcmp(row->name, name)) row++;
+  if (row->name && is_harmless(value, row->harmless)) return STATUS_OK;
+  char *text = json_dumps(value, JSON_ENCODE_ANY);
+  int status = error_raise(STATUS_MISTAKE, "%s: '%s.%s' is %.60s: %s", source, object, name, text ? text : "?",
+                           row->name ? row->advice : "this key is not understood; leave it out if it changes nothing");
+  free(text);
+  return status;
+}
+
+/* rope_parameters and the older rope_scaling. */
+static int read_rope(const json_t *root, const char *source, struct config_raw *raw) {
+  static const char *const objects[] = {"rope_parameters", "rope_scaling"};
+  int status = STATUS_OK;
+  for (int i = 0; i < 2 && !status; i++) {
+    json_t *rope = json_object_get(root, objects[i]), *value;
+    const char *name;
+    if (!rope || json_is_null(rope)) continue;
+    if (!json_is_object(rope))
+      return error_raise(STATUS_MISTAKE, "%s: '%s' must be an object or null", source, objects[i]);
+    json_object_foreach(rope, name, value) {
+      if (!status && !json_is_null(value)) status = read_rope_key(root, objects[i], name, value, source, raw);
+    }
+  }
+  return status;
 }
 
 static int check_refused(const json_t *root, const struct family *family, const char *source) {
-  for (int i = 0; i < N_REFUSALS; i++) {
-    const struct refused *refused = &refusals[i];
-    const json_t *value = json_object_get(root, refused->name);
-    if (!has_word(refused->families, family->model_type) || (value ? json_is_null(value) : !refused->when_absent))
-      continue;
-    json_t *harmless = json_loads(refused->harmless, JSON_DECODE_ANY, NULL);
-    bool same = json_equal(value, harmless) || (json_is_number(value) && json_is_number(harmless) &&
-                                                json_number_value(value) == json_number_value(harmless));
-    json_decref(harmless);
-    if (!same) return error_raise(STATUS_MISTAKE, "%s: '%s': %s", source, refused->name, refused->advice);
+  for (const struct config_refusal *row = config_refusals; row->name; row++) {
+    const json_t *value = json_object_get(root, row->name);
+    if (!config_has_word(row->families, family->model_type) || !(value || row->when_absent)) continue;
+    if (value && is_harmless(value, row->harmless)) continue;
+    return error_raise(STATUS_MISTAKE, "%s: '%s': %s", source, row->name, row->advice);
   }
   return STATUS_OK;
-}
-
-static bool is_known(const struct family *family, const char *name) {
-  static const char other[] = "model_type architecture rope_parameters rope_scaling architectures";
-  if (has_word(other, name)) return true;
-  for (int i = 0; i < N_KEYS; i++)
-    if (has_word(keys[i].families, family->model_type) && !strcmp(keys[i].name, name)) return true;
-  for (int i = 0; i < N_REFUSALS; i++)
-    if (has_word(refusals[i].families, family->model_type) && !strcmp(refusals[i].name, name)) return true;
-  return false;
-}
-
-/* Appends ", name" to a list owned by the caller. */
-static void append_name(char **list, const char *name) {
-  char *longer = *list ? mem_format("%s, %s", *list, name) : mem_strdup(name);
-  mem_free(*list);
-  *list = longer;
-}
-
-/* One line on dropout keys, one on keys that change nothing. */
-static char *make_notes(json_t *root, const struct family *family, const char *source) {
-  char *dropout = NULL, *ignored = NULL;
-  const char *name;
-  json_t *value;
-  json_object_foreach(root, name, value) {
-    bool drops = strstr(name, "pdrop") || strstr(name, "dropout");
-    if (drops && json_number_value(value) != 0)
-      append_name(&dropout, name);
-    else if (!drops && !is_known(family, name))
-      append_name(&ignored, name);
-  }
-  char *notes = mem_format("%s%s%s%s%s%s%s", dropout ? source : "", dropout ? ": dropout is taken as 0: " : "",
-                           dropout ? dropout : "", dropout && ignored ? "\n" : "", ignored ? source : "",
-                           ignored ? ": keys without effect here, ignored: " : "", ignored ? ignored : "");
-  mem_free(dropout);
-  mem_free(ignored);
-  return notes;
 }
 
 static int find_model_type(const json_t *root, const char *source, const struct family **family) {
   const json_t *type = json_object_get(root, "model_type");
   if (!type) type = json_object_get(root, "architecture");
   if (!json_is_string(type))
-    return error_raise(STATUS_MISTAKE, "%s: no 'model_type'; supported: gpt2, llama, mistral, qwen2", source);
-  *family = find_family(json_string_value(type));
+    return error_raise(STATUS_MISTAKE, "%s: no 'model_type'; supported: " CONFIG_FAMILIES, source);
+  *family = config_find_family(json_string_value(type));
   if (*family) return STATUS_OK;
   return error_raise(STATUS_MISTAKE,
-                     "%s: model_type '%s' is not available in this version; supported: gpt2, llama, mistral, qwen2",
-                     source, json_string_value(type));
+                     "%s: model_type '%s' is not available in this version; supported: " CONFIG_FAMILIES, source,
+                     json_string_value(type));
 }
 
-static int check_shape(const struct raw *raw, const char *source) {
+static int check_shape(const struct config_raw *raw, const char *source) {
   if (raw->heads % raw->kv_heads)
     return error_raise(STATUS_MISTAKE, "%s: %lld attention heads are not a multiple of %lld key-value heads", source,
                        (long long)raw->heads, (long long)raw->kv_heads);
@@ -277,7 +139,7 @@ static int check_shape(const struct raw *raw, const char *source) {
 }
 
 /* Values that follow from others, as Hugging Face has it. */
-static int derive(struct raw *raw, const struct family *family, const char *source) {
+static int derive(struct config_raw *raw, const struct family *family, const char *source) {
   if (raw->kv_heads < 0) raw->kv_heads = raw->heads;
   if (raw->ffn < 0) raw->ffn = 4 * raw->hidden;
   if (raw->head_dim < 0) {
@@ -292,12 +154,12 @@ static int derive(struct raw *raw, const struct family *family, const char *sour
   return check_shape(raw, source);
 }
 
-static int read_raw(const json_t *root, const struct family *family, const char *source, struct raw *raw) {
-  *raw = (struct raw){.kv_heads = -1, .head_dim = -1, .theta = 10000};
-  for (int i = 0; i < N_KEYS; i++) {
-    if (!has_word(keys[i].families, family->model_type)) continue;
-    const json_t *value = json_object_get(root, keys[i].name);
-    int status = read_key(&keys[i], json_is_null(value) ? NULL : value, source, raw);
+static int read_raw(const json_t *root, const struct family *family, const char *source, struct config_raw *raw) {
+  *raw = (struct config_raw){.kv_heads = -1, .head_dim = -1, .theta = 10000};
+  for (const struct config_key *key = config_keys; key->name; key++) {
+    if (!config_has_word(key->families, family->model_type)) continue;
+    const json_t *value = json_object_get(root, key->name);
+    int status = read_key(key, json_is_null(value) ? NULL : value, source, raw);
     if (status) return status;
   }
   int status = family->rope ? read_rope(root, source, raw) : STATUS_OK;
@@ -305,7 +167,7 @@ static int read_raw(const json_t *root, const struct family *family, const char 
   return status ? status : derive(raw, family, source);
 }
 
-static void fill_config(const struct raw *raw, const struct family *family, double init_std,
+static void fill_config(const struct config_raw *raw, const struct family *family, double init_std,
                         struct model_config *config) {
   *config = (struct model_config){
       .vocab_size = raw->vocab,
@@ -329,18 +191,24 @@ static void fill_config(const struct raw *raw, const struct family *family, doub
   snprintf(config->model_type, sizeof config->model_type, "%s", family->model_type);
 }
 
+/* *root is the caller's to free, also after a failure. */
+static int parse(const char *json, const char *source, json_t **root, const struct family **family,
+                 struct config_raw *raw) {
+  json_error_t place;
+  *root = json_loads(json, JSON_REJECT_DUPLICATES, &place);
+  if (!*root)
+    return error_raise(STATUS_MISTAKE, "%s:%d:%d: not valid JSON: %s", source, place.line, place.column, place.text);
+  if (!json_is_object(*root)) return error_raise(STATUS_MISTAKE, "%s: not a JSON object", source);
+  int status = find_model_type(*root, source, family);
+  return status ? status : read_raw(*root, *family, source, raw);
+}
+
 int config_read(const char *json, const char *source, double init_std, struct model_config *config,
                 struct config_extra *extra, char **notes) {
-  json_error_t place;
-  json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, &place);
-  if (!root)
-    return error_raise(STATUS_MISTAKE, "%s:%d:%d: not valid JSON: %s", source, place.line, place.column, place.text);
-  int status = STATUS_OK;
-  struct raw raw = {0};
+  json_t *root;
+  struct config_raw raw = {0};
   const struct family *family = NULL;
-  if (!json_is_object(root)) status = error_raise(STATUS_MISTAKE, "%s: not a JSON object", source);
-  if (!status) status = find_model_type(root, source, &family);
-  if (!status) status = read_raw(root, family, source, &raw);
+  int status = parse(json, source, &root, &family, &raw);
   if (!status) {
     fill_config(&raw, family, init_std, config);
     *extra = (struct config_extra){
@@ -349,8 +217,57 @@ int config_read(const char *json, const char *source, double init_std, struct mo
         .mixer_out_bias = family->matrix_bias || raw.attention_bias,
         .mlp_bias = family->matrix_bias || raw.mlp_bias,
     };
-    if (notes) *notes = make_notes(root, family, source);
+    if (notes) *notes = config_make_notes(root, family, source);
   }
   json_decref(root);
+  return status;
+}
+
+/* ---- two configurations ---- */
+
+static char *format_value(const struct config_key *key, const struct config_raw *raw) {
+  const void *at = (const char *)raw + key->offset;
+  if (key->type == CONFIG_REAL) return mem_format("%g", *(const double *)at);
+  int64_t value = *(const int64_t *)at;
+  if (key->type == CONFIG_ACTIVATION) return mem_strdup(config_get_activation_name((int)value));
+  if (key->type == CONFIG_BOOL) return mem_strdup(value ? "true" : "false");
+  return mem_format("%lld", (long long)value);
+}
+
+/* What is used of both, key by key; keys without effect may differ. */
+static int compare_raw(const struct family *family, const struct config_raw *before, const struct config_raw *now,
+                       const char *source) {
+  for (const struct config_key *key = config_keys; key->name; key++) {
+    /* All values have 8 bytes. */
+    if (!config_has_word(key->families, family->model_type) ||
+        !memcmp((const char *)before + key->offset, (const char *)now + key->offset, sizeof(int64_t)))
+      continue;
+    char *was = format_value(key, before), *is = format_value(key, now);
+    int status =
+        error_raise(STATUS_MISTAKE,
+                    "%s: '%s' was %s when this run began and is %s now; the model may not change in a run that "
+                    "goes on: set it back, or take another run.folder",
+                    source, key->name, was, is);
+    mem_free(was);
+    mem_free(is);
+    return status;
+  }
+  return STATUS_OK;
+}
+
+int model_compare(const char *before, const char *now, const char *source) {
+  json_t *roots[2] = {NULL, NULL};
+  const struct family *families[2];
+  struct config_raw raws[2] = {0};
+  int status = parse(before, "the model that this run began with", &roots[0], &families[0], &raws[0]);
+  if (!status) status = parse(now, source, &roots[1], &families[1], &raws[1]);
+  if (!status && families[0] != families[1])
+    status = error_raise(STATUS_MISTAKE,
+                         "%s: the model was a %s when this run began and is a %s now; it may not change in a run that "
+                         "goes on: set it back, or take another run.folder",
+                         source, families[0]->model_type, families[1]->model_type);
+  if (!status) status = compare_raw(families[0], &raws[0], &raws[1], source);
+  json_decref(roots[0]);
+  json_decref(roots[1]);
   return status;
 }

@@ -15,6 +15,7 @@ struct tensor_names {
 
 struct family {
   const char *model_type;
+  const char *class_name; /* Hugging Face's class of its models, as in `architectures` */
   const struct tensor_names *names;
   bool layer_norm, learned_positions, rope, gated;
   bool matrix_bias; /* every matrix has a bias, whatever the configuration says */

@@ -141,6 +141,10 @@ struct model {
  * keys that do not matter are listed once in `notes` (one string, owned by the caller; "" when none; NULL: not wanted).
  * `init_std` < 0 takes the configuration's initializer_range. */
 int model_create(const char *json, const char *source, double init_std, struct model **model, char **notes);
+
+/* Compares two configurations by what they mean here: STATUS_MISTAKE names a key of `now`, a text of the file `source`, that
+ * is another than in `before`, the text that a run began with. Keys without effect may differ. */
+int model_compare(const char *before, const char *now, const char *source);
 void model_destroy(struct model **model);
 /* cut.c: the same model with its first n_blocks blocks alone (at most as many as it has). Owned by the caller. */
 struct model *model_dup_blocks(const struct model *model, int32_t n_blocks);

@@ -1,7 +1,7 @@
 /* A checkpoint is one HDF5 file, stored by layer so that it loads at any stage count: /layers/NNN/<tensor> weights,
  * /optimizer/m/NNN/<tensor>, /optimizer/v/NNN/<tensor>, each a contiguous dataset with its XXH3 as attribute `xxh3`;
  * attributes format, version, step, next_sample, tokens, seed, n_layers, model (the config's JSON), deck (used.yml's text),
- * and what was measured of its step (the columns of metrics.csv, but those of an evaluation, which comes later).
+ * data (what it was trained on), and what was measured of its step (the columns of metrics.csv, but those of an evaluation, which comes later).
  * Rank 0 writes the structure and reserves the room of the whole file, then every rank writes its own arrays at their
  * places; under a temporary name, synced, renamed; only then listed in checkpoints/index.txt (step, bytes, hash, file
  * name), which is rewritten atomically. The newest `keep` stay (0: all). The files are checked against the index (size,
@@ -34,6 +34,7 @@ struct checkpoint_info {
   int64_t tokens;      /* real tokens trained on so far */
   uint64_t seed;
   struct metrics_row row; /* of the step, on rank 0; its step is 0 where it is not known */
+  const char *data;       /* what it was trained on, a text of the caller's (same_data.h); writing only, may be NULL */
 };
 
 /* Writes step `info->step` into `folder` (RUN/checkpoints) and prunes. Collective. On any failure (full disk, folder not
@@ -53,6 +54,15 @@ int checkpoint_find_all(struct comm *comm, const char *folder, char **path, int6
 /* As checkpoint_find_all, of a folder that another job may write into: only what the index lists counts, and nothing is
  * removed. Where nothing is whole it is STATUS_MISTAKE, with the folder. Collective. */
 int checkpoint_find_listed_all(struct comm *comm, const char *folder, char **path);
+
+/* What a checkpoint says of where it comes from, for a run that would go on from it: texts, owned, NULL where an older file
+ * has none. */
+struct checkpoint_origin {
+  char *model, *data;
+};
+/* Of a file that has been found good. One rank; the origin is freed with checkpoint_fini_origin, also after a failure. */
+int checkpoint_read_origin(const char *path, struct checkpoint_origin *origin);
+void checkpoint_fini_origin(struct checkpoint_origin *origin);
 
 /* Reads a checkpoint: each rank its own layers only. Names and shapes must fit the model: else STATUS_MISTAKE naming the
  * tensor. With `weights_only` moments are left alone. A file that is in no index is opened with a warning. Collective. */

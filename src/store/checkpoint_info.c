@@ -57,6 +57,7 @@ int checkpoint_write_info(struct h5_file *file, const struct checkpoint_info *in
   int status = h5_write_text(file, "/", "format", CHECKPOINT_FORMAT);
   if (!status) status = h5_write_text(file, "/", "model", model_json);
   if (!status) status = h5_write_text(file, "/", "deck", deck);
+  if (!status && info->data) status = h5_write_text(file, "/", "data", info->data);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !status; i++)
     status = h5_write_int(file, "/", numbers[i].name, numbers[i].value);
   return status || info->row.step == 0 ? status : write_row(file, &info->row);
@@ -81,4 +82,19 @@ int checkpoint_read_info(struct h5_file *file, const char *path, struct checkpoi
   info->seed = (uint64_t)seed;
   if (!status) read_row(file, info);
   return status;
+}
+
+int checkpoint_read_origin(const char *path, struct checkpoint_origin *origin) {
+  struct h5_file *file;
+  *origin = (struct checkpoint_origin){0};
+  int status = h5_open(path, false, &file);
+  if (status) return status;
+  if (h5_read_text(file, "/", "model", &origin->model) || h5_read_text(file, "/", "data", &origin->data)) error_clear();
+  return h5_close(&file);
+}
+
+void checkpoint_fini_origin(struct checkpoint_origin *origin) {
+  mem_free(origin->model);
+  mem_free(origin->data);
+  *origin = (struct checkpoint_origin){0};
 }
