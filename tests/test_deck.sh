@@ -153,6 +153,11 @@ if [ -n "${MPIEXEC:-}" ] && [ "$MPIEXEC" != no ]; then
   $MPIEXEC ${MPIEXEC_FLAGS:-} -n 3 bash -c '"$0" deck whole.yml; exit $?' "$penstock" > out 2> err < /dev/null
   [ "$(grep -c 'whole.yml: OK' out)" = 3 ] || fail "deck in a script on three ranks says: $(cat out)"
 fi
+# Keys of a configuration without effect are listed, slips with what may have been meant; what is nested is looked at too.
+printf '{"model_type": "llama", "num_layers": 4, "use_cache": true}\n' > config.json
+expect 0 "keys without effect here, ignored: num_layers (did you mean 'num_hidden_layers'?), use_cache" config.yml
+printf '{"model_type": "llama", "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}\n' > config.json
+expect 2 "config.json: 'rope_parameters.partial_rotary_factor' is 0.5: " config.yml
 
 [ $failures = 0 ] && echo passed
 exit $((failures > 0))
