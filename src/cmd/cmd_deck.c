@@ -34,13 +34,13 @@ static int check_partition(const struct params *params, const struct model *mode
 }
 
 /* What can be known of the model without ranks and data. A deck need not have one: *model is NULL then. */
-static int check_model(const struct params *params, struct model **model) {
+static int check_model(const struct params *params, struct model **model, char **notes) {
   *model = NULL;
   char *json = params_format_model_json(params);
   if (!json && !params->model.config) return STATUS_OK;
   const char *source = params->model.config ? params->model.config : "model";
   int status = json ? STATUS_OK : file_read_text(params->model.config, &json);
-  if (!status) status = model_create(json, source, -1, model, NULL);
+  if (!status) status = model_create(json, source, -1, model, notes);
   mem_free(json);
   if (status) return status;
   status = request_check_positions(params, *model);
@@ -115,13 +115,14 @@ static void print_refusals(const struct params *params, const struct model *mode
 static int check_deck(const char *path, const struct option_list *overrides) {
   struct params params;
   struct model *model;
-  char *text;
+  char *text, *notes = NULL;
   int status = deck_read_text(path, &text);
   if (!status) status = params_parse(text, overrides->items, overrides->n, &params);
   mem_free(text);
   if (status) return status;
-  status = check_model(&params, &model);
+  status = check_model(&params, &model, &notes);
   if (status) {
+    mem_free(notes);
     params_fini(&params);
     return status;
   }
@@ -131,6 +132,8 @@ static int check_deck(const char *path, const struct option_list *overrides) {
   if (model)
     printf("model: %s, %lld blocks, %lld parameters\n", model->config.model_type, (long long)model->config.n_blocks,
            (long long)model->n_parameters);
+  if (notes && *notes) printf("%s\n", notes);
+  mem_free(notes);
   char *idle = params_list_idle(&params);
   fputs(idle, stdout);
   mem_free(idle);
