@@ -23,7 +23,7 @@ static void warn_handlers(void) {
 }
 
 /* What this rank was started as, as people read it; owned by the caller. */
-static char *describe_start(const char *command, const struct option_spec *specs) {
+static char *describe_start(int n_arguments, const char *command, const struct option_spec *specs) {
   char *text = mem_format("penstock %s %s", version_get(), command);
   for (const struct option_spec *spec = specs; spec->name; spec++) {
     const char *value = spec->kind == OPTION_TEXT ? *(const char *const *)spec->value : NULL;
@@ -33,11 +33,14 @@ static char *describe_start(const char *command, const struct option_spec *specs
     mem_free(text);
     text = longer;
   }
-  return text;
+  if (n_arguments < 2) return text; /* one is the deck, which may have another name */
+  char *longer = mem_format("%s with %d arguments", text, n_arguments);
+  mem_free(text);
+  return longer;
 }
 
-static int compare_start_all(struct comm *comm, const char *command, const struct option_spec *specs) {
-  char *mine = describe_start(command, specs), *theirs = setup_share_text_all(comm, mine);
+static int compare_start_all(struct comm *comm, int n_arguments, const char *command, const struct option_spec *specs) {
+  char *mine = describe_start(n_arguments, command, specs), *theirs = setup_share_text_all(comm, mine);
   int status = STATUS_OK;
   if (strcmp(mine, theirs))
     status = error_raise(STATUS_MISTAKE, "this rank was started as `%s`, rank 0 (%s) as `%s`: start all the same way",
@@ -54,7 +57,7 @@ int job_open_all(int *argc, char ***argv, const struct option_spec *specs, bool 
   if (opened) return opened;
   warn_handlers();
   status = comm_agree_all(*comm, status);
-  if (!status) status = compare_start_all(*comm, (*argv)[0], specs);
+  if (!status) status = compare_start_all(*comm, *argc - 1, (*argv)[0], specs);
   if (status) comm_close_all(comm);
   return status;
 }

@@ -43,13 +43,13 @@ static void list_files(const struct job *job, struct evaluate_result *result) {
 }
 
 /* The ranks share the look at every id. */
-static int open_data(struct job *job, const struct evaluate_result *result) {
+static int open_data_all(struct job *job, const struct evaluate_result *result) {
   int rank = comm_get_rank(job->comm), size = comm_get_size(job->comm), status = STATUS_OK;
   job->data = MEM_NEW(struct dataset *, result->n_files);
   for (int f = 0; f < result->n_files && !status; f++) {
     const struct params_mix mix = {.prefixes = &result->files[f], .n = 1};
-    status = setup_open_data(job->params, job->model, &mix, false, &job->data[f]);
-    if (!status) status = dataset_check_vocabulary(job->data[f], rank, size);
+    status = setup_open_data_all(job->comm, job->params, job->model, "evaluation", &mix, false, &job->data[f]);
+    if (!status) status = comm_agree_all(job->comm, dataset_check_vocabulary(job->data[f], rank, size));
   }
   return status;
 }
@@ -121,7 +121,7 @@ static int open_job_all(struct job *job, struct evaluate_result *result) {
   if (status) return status;
   list_files(job, result);
   status = request_check_positions(job->params, job->model);
-  if (!status) status = open_data(job, result);
+  if (!status) status = open_data_all(job, result);
   status = comm_agree_all(job->comm, status);
   if (!status) status = make_plan_all(job, result->n_files);
   if (!status) status = open_trainer_all(job);
