@@ -238,6 +238,12 @@ static void test_outputs(void) {
        *name; name++)
     sum += json_real_value(json_object_get(rank, *name));
   value = json_real_value(json_object_get(root, "step_ms"));
+  T_CHECK(fabs(json_real_value(json_object_get(root, "step_s")) * 1e3 - value) < 1e-6, "%s", text);
+  T_CHECK(fabs(json_real_value(json_object_get(rank, "busy_s")) * 1e3 -
+               json_real_value(json_object_get(rank, "busy_ms"))) < 1e-6 &&
+              json_object_get(json_object_get(rank, "busy_by_kind_s"), "F") &&
+              json_is_null(json_object_get(root, "predicted_step_s")),
+          "seconds beside milliseconds: %s", text);
   T_CHECK(json_array_size(ranks) == 2 && fabs(sum - value) < 1e-6 && fabs(shares - 1) < 1e-6, "%s", text);
   T_CHECK(json_is_null(json_object_get(rank, "limit_bytes")), "no limit is null");
   json_decref(root);

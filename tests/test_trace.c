@@ -125,7 +125,8 @@ static void test_steps(const char *path, const struct trace_case *c) {
 static void test_comparison(const char *path, const struct trace_case *c) {
   struct kind_row kinds[] = {{NODE_F, 8, 0.25, 0.5}, {NODE_U, 3, 1e-3, NAN}};
   struct op_row ops[] = {{LAYER_MLP, 1, OP_MATMUL, COMPARISON_RECOMPUTE, 5, 0.125, 0.375}};
-  struct comparison given = {"a source", true, 0.75, 1.5, 0.25, 0.375, 0.5, 7, 2, 1, kinds, ops}, back;
+  char names[] = "{\"mlp\": [\"norm\", \"up\"]}";
+  struct comparison given = {"a source", true, 0.75, 1.5, 0.25, 0.375, 0.5, 7, 2, 1, kinds, ops, names}, back;
   struct trace *trace;
   for (int i = 0; i < 2; i++) {
     T_CHECK(!trace_open_all(comm, path, 4 + i, &trace), "%s", error_text());
@@ -137,6 +138,7 @@ static void test_comparison(const char *path, const struct trace_case *c) {
       T_CHECK(!trace_put_comparison(trace, &given), "%s", error_text());
     }
     add_step(trace, comm, c, 5 + i);
+    if (i == 1) trace_set_limit(trace, 1); /* also in a trace that is written anew */
     T_CHECK(!trace_close_all(&trace), "%s", error_text());
     if (rank > 0) continue;
     T_CHECK(!comparison_read(path, &back), "%s", error_text());
@@ -148,6 +150,7 @@ static void test_comparison(const char *path, const struct trace_case *c) {
                 isnan(back.kinds[1].measured_s) && back.ops[0].layer == LAYER_MLP && back.ops[0].op == 1 &&
                 back.ops[0].pass == COMPARISON_RECOMPUTE && back.ops[0].measured_s == 0.375,
             "other rows");
+    T_CHECK(back.op_names && !strcmp(back.op_names, names), "names %s", back.op_names);
     comparison_fini(&back);
   }
 }
@@ -381,6 +384,15 @@ static void test_plan(const char *folder, const struct trace_case *c) {
               !h5_table_read(h5, "/edges", "from", H5_INT32, 0, n, from) &&
               !memcmp(from, c->dag->edge_from, sizeof *from * (size_t)n),
           "edges");
+  static const char *const named[][2] = {{"/costs/op", "\"attention\": [\"norm\", \"qkv\", "},
+                                         {"/recompute/op", "\"mlp\": [\"norm\", "},
+                                         {"/moved/act", "\"attention\": [\"input\", "}};
+  for (size_t k = 0; k < sizeof named / sizeof *named; k++) {
+    char *names = NULL;
+    T_CHECK(!h5_read_text(h5, named[k][0], "names", &names) && strstr(names, named[k][1]), "names of %s: %s",
+            named[k][0], names);
+    mem_free(names);
+  }
   T_CHECK(!h5_table_get_rows(h5, "/nodes", "start_s", &n) && n == c->dag->n_nodes, "nodes");
   h5_close(&h5);
   mem_free(from);

@@ -136,6 +136,7 @@ static int read_known(struct profile_job *job) {
   }
   profile_destroy(&known);
   if (!job->profile) job->profile = profile_create(job->device, model);
+  job->profile->op_names = model_format_names(job->model, MODEL_OPS);
   mem_free(model);
   return STATUS_OK;
 }

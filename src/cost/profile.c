@@ -17,6 +17,7 @@ void profile_destroy(struct profile **profile) {
   if (!p) return;
   mem_free(p->device);
   mem_free(p->model);
+  mem_free(p->op_names);
   mem_free(p->ops);
   mem_free(p->sweeps);
   mem_free(p->links);

@@ -57,7 +57,8 @@ struct profile {
   /* What the times hold for. device: backend, processor, threads, precision, ranks a node; model: what of a model makes its
    * ops (kinds, widths, vocabulary), not how many layers it has. Texts that a person can read; equal texts, equal times. */
   char *device, *model;
-  char date[32]; /* when it was last measured, UTC */
+  char *op_names; /* model_format_names, for readers of the file; NULL: not known */
+  char date[32];  /* when it was last measured, UTC */
   int64_t n_ops, n_sweeps, n_links, n_copies;
   struct profile_op *ops;
   struct profile_sweep *sweeps;

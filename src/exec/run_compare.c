@@ -164,6 +164,7 @@ static void make_comparison(const struct run *run, const struct forecast *measur
                              .predicted_bubble = forecast_get_bubble(&predicted, run->size),
                              .measured_bubble = forecast_get_bubble(measured, run->size),
                              .copy_cpu_s = measured->copy_cpu,
+                             .op_names = model_format_names(run->model, MODEL_OPS),
                              .n_steps = tally_count(c->measured)};
   list_kinds(c, &predicted, measured, out);
   if (!trainer_keeps_time(run->trainer)) list_ops(run, &predicted, measured, out);

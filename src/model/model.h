@@ -152,6 +152,11 @@ struct model *model_dup_blocks(const struct model *model, int32_t n_blocks);
 /* Fills a layer's parameter block with initial values: a function of (seed, layer, tensor, element) only. */
 void model_init_layer(const struct model *model, int32_t layer, uint64_t seed, float *block);
 
+/* Names of a layer's ops or activations by their place in its table, as JSON: {"attention": ["norm", "qkv", ...], ...}, a list a
+ * kind of layer that the model has. Owned by the caller. */
+enum model_names { MODEL_OPS, MODEL_ACTS };
+char *model_format_names(const struct model *model, enum model_names which);
+
 /* Finds a tensor by its checkpoint name; returns the layer (first use) and tensor index, or -1. */
 int32_t model_find_tensor(const struct model *model, const char *name, int *tensor);
 

@@ -1,4 +1,4 @@
-/* The report for programs. Times in ms as in the text, shares of the step from 0 to 1. */
+/* The report for programs. Times in ms as in the text and in seconds, shares of the step from 0 to 1. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -130,6 +130,7 @@ static json_t *make_root(const struct report *r) {
 
 char *report_format_json(const struct report *r) {
   json_t *root = make_root(r);
+  json_add_seconds(root);
   char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
   CHECK(text, "the report is no JSON");
   char *own = mem_format("%s\n", text);

@@ -46,6 +46,7 @@ static int write_rows(struct h5_file *file, const struct rows_table *table, cons
 int comparison_write(struct h5_file *file, const struct comparison *c) {
   int status = write_rows(file, &kinds, c->kinds, c->n_kinds);
   if (!status) status = write_rows(file, &ops, c->ops, c->n_ops);
+  if (!status && c->op_names) status = h5_write_text(file, "/ops/op", "names", c->op_names);
 #define X(member)                                                                                                      \
   if (!status) status = h5_write_double(file, "/", #member, c->member);
   NUMBERS(X)
@@ -100,6 +101,7 @@ static int read_file(struct h5_file *file, const char *path, struct comparison *
     c->copy_cpu_s = NAN;
     error_clear();
   }
+  if (!status && h5_read_text(file, "/ops/op", "names", &c->op_names)) error_clear(); /* likewise */
   return status;
 }
 
@@ -122,6 +124,7 @@ int comparison_copy(struct h5_file *from, struct h5_file *to) {
 
 void comparison_fini(struct comparison *c) {
   mem_free(c->cost_source);
+  mem_free(c->op_names);
   mem_free(c->kinds);
   mem_free(c->ops);
   *c = (struct comparison){0};

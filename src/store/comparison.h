@@ -42,6 +42,7 @@ struct comparison {
   int64_t n_kinds, n_ops;
   struct kind_row *kinds;
   struct op_row *ops; /* none where the device has no ops */
+  char *op_names;     /* model_format_names; NULL: not known */
 };
 
 /* Puts it into a trace in the place of an earlier one. */

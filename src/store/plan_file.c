@@ -239,12 +239,24 @@ static int write_tables(struct h5_file *file, const struct plan_file_content *co
   return status ? status : write_peaks(file, content->dag);
 }
 
+/* What the numbers in columns `op` and `act` stand for. */
+static int write_names(struct h5_file *file, const struct model *model) {
+  char *ops = model_format_names(model, MODEL_OPS), *acts = model_format_names(model, MODEL_ACTS);
+  int status = h5_write_text(file, "/costs/op", "names", ops);
+  if (!status) status = h5_write_text(file, "/recompute/op", "names", ops);
+  if (!status) status = h5_write_text(file, "/moved/act", "names", acts);
+  mem_free(ops);
+  mem_free(acts);
+  return status;
+}
+
 int plan_file_write(const char *path, const struct plan_file_content *content) {
   struct h5_file *file;
   int status = h5_create_packed(path, &file);
   if (status) return status;
   status = write_attributes(file, content);
   if (!status) status = write_tables(file, content);
+  if (!status) status = write_names(file, content->model);
   if (!status) return h5_close(&file);
   h5_discard(&file);
   return status;

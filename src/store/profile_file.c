@@ -186,6 +186,7 @@ static int write_all(struct h5_file *file, const struct profile *profile) {
   if (!status) status = write_##member(file, profile);
   TABLES(X)
 #undef X
+  if (!status && profile->op_names) status = h5_write_text(file, "/ops/op", "names", profile->op_names);
   return status;
 }
 
