@@ -3,6 +3,7 @@
  *
  *   kill_helper checkpoint|trace FOLDER RANK BYTES MICROSECONDS
  *
+ * BYTES -1: rank RANK kills itself before it removes a checkpoint, -2: after it has given one its name and before it lists it.
  * Rank RANK kills itself after BYTES bytes, in the middle of a write, or MICROSECONDS after its first one (0: neither, then
  * all ranks end after the check). FOLDER/progress has a line for each step that was saved. Exit code 3: the check failed.
  */
@@ -23,6 +24,7 @@ static struct comm *comm;
 static int rank;
 static int64_t room = -1; /* bytes until death; -1: none */
 static int64_t microseconds;
+static enum { ANYWHERE = 0, BEFORE_REMOVAL = -1, AFTER_RENAME = -2 } place;
 
 static void start_timer(void) {
   timer_t timer;
@@ -57,11 +59,22 @@ ssize_t pwrite64(int descriptor, const void *data, size_t bytes, off64_t offset)
   return write_some(descriptor, data, bytes, offset);
 }
 
+static bool is_checkpoint(const char *path) {
+  size_t n = strlen(path);
+  return n > 3 && !strcmp(path + n - 3, ".h5") && strstr(path, "/step-");
+}
+
 /* Between two files' changes, too. */
+int unlink(const char *path) {
+  if (place == BEFORE_REMOVAL && is_checkpoint(path)) raise(SIGKILL);
+  if (!spend(5000)) raise(SIGKILL);
+  return (int)syscall(SYS_unlink, path);
+}
+
 int rename(const char *from, const char *to) {
   if (!spend(5000)) raise(SIGKILL);
   int result = (int)syscall(SYS_rename, from, to);
-  if (!spend(5000)) raise(SIGKILL);
+  if (!spend(5000) || (place == AFTER_RENAME && is_checkpoint(to))) raise(SIGKILL);
   return result;
 }
 
@@ -119,7 +132,8 @@ static void run_checkpoints(const char *folder, bool goes_on) {
   while (goes_on && !t_failures) {
     struct checkpoint_info info = {.step = ++step};
     visit_arrays(model, &arrays, step, 3, true);
-    T_CHECK(!checkpoint_write_all(comm, folder, model, "{}", "", &info, &part, 2), "%s", error_text());
+    T_CHECK(!checkpoint_write_all(comm, folder, model, "{}", "", &info, &part, (struct checkpoint_keep){.newest = 2}),
+            "%s", error_text());
     note_progress(folder, step);
   }
   free_arrays(model, &arrays);
@@ -169,8 +183,9 @@ int main(int argc, char **argv) {
   if (strtol(argv[3], NULL, 10) == rank) {
     room = bytes > 0 ? bytes : -1;
     microseconds = time;
+    place = bytes < 0 ? (int)bytes : ANYWHERE;
   }
-  bool goes_on = bytes > 0 || time > 0;
+  bool goes_on = bytes != 0 || time > 0;
   if (!strcmp(argv[1], "trace"))
     run_traces(argv[2], goes_on);
   else

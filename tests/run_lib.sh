@@ -118,6 +118,9 @@ start() {
   job=$!
 }
 
+# ask_stop RUN: of a run that starts later, after its first step: a file older than the start would be taken away.
+ask_stop() { touch -d '1 hour' "$1/stop"; }
+
 # list_ranks RUN [RANK]: processes of a run's ranks, or of one rank; '' is any run of this test.
 list_ranks() {
   local pid name pattern="^run.folder=$work/$1"

@@ -52,14 +52,16 @@ ssize_t pwrite64(int descriptor, const void *data, size_t bytes, off64_t offset)
 
 /* ---- saving and loading ---- */
 
+static int64_t keep_every; /* of the next saves */
+
 static int save(const char *where, const struct model *model, int spread, int64_t step, int64_t keep) {
   struct arrays arrays = make_arrays(model, spread, rank, size);
   visit_arrays(model, &arrays, step, 3, true);
   struct checkpoint_part part = get_part(&arrays);
   struct checkpoint_info info = {
       .step = step, .next_sample = step * 8, .tokens = step * 5000000000, .seed = UINT64_MAX - 5};
-  int status =
-      checkpoint_write_all(comm, where, model, "{\"model_type\": \"test\"}", "run:\n  seed: 1\n", &info, &part, keep);
+  int status = checkpoint_write_all(comm, where, model, "{\"model_type\": \"test\"}", "run:\n  seed: 1\n", &info, &part,
+                                    (struct checkpoint_keep){.newest = keep, .every = keep_every});
   free_arrays(model, &arrays);
   return status;
 }
@@ -275,6 +277,111 @@ static void test_damage(void) {
   mem_free(index);
 }
 
+/* The steps of the files in a folder as "1 2 3". */
+static void list_steps(const char *where, char *text, size_t room) {
+  size_t n = 0;
+  text[0] = '\0';
+  for (int step = 0; step < 20; step++) {
+    char *path = mem_format("%s/step-%08d.h5", where, step);
+    if (access(path, F_OK) == 0) n += (size_t)snprintf(text + n, room - n, "%s%d", n ? " " : "", step);
+    mem_free(path);
+  }
+}
+
+static void check_steps(const char *where, const char *steps, const char *what) {
+  char there[128];
+  comm_barrier_all(comm);
+  if (rank == 0) {
+    list_steps(where, there, sizeof there);
+    T_CHECK(!strcmp(there, steps), "%s: steps %s are there, not %s", what, there, steps);
+  }
+  comm_barrier_all(comm);
+}
+
+/* Multiples of a number for good, the one of the lowest validation loss, and the newest. */
+static void test_kept(void) {
+  char *where = dup_folder("kept"), *index = dup_folder("kept/index.txt"), *text = NULL;
+  struct model *model = make_random_model(6, N_LAYERS, MOST, true);
+  struct checkpoint_keep keep = {.newest = 2, .every = 3};
+  keep_every = keep.every;
+  for (int step = 1; step <= 7; step++) save(where, model, SPREAD_EVEN, step, 2);
+  check_steps(where, "3 6 7", "multiples of 3");
+  if (rank == 0) {
+    T_CHECK(isinf(checkpoint_get_best(where)), "nothing is the best yet");
+    T_CHECK(!checkpoint_set_best(where, 7, 2.5, keep), "%s", error_text());
+    T_CHECK(checkpoint_get_best(where) == 2.5, "best %g", checkpoint_get_best(where));
+    T_CHECK(checkpoint_set_best(where, 5, 2.0, keep) == STATUS_FAILED, "a step that is not there");
+  }
+  keep_every = keep.every = 0; /* for good is for good */
+  for (int step = 8; step <= 10; step++) save(where, model, SPREAD_EVEN, step, 2);
+  check_steps(where, "3 6 7 9 10", "the best stays");
+  if (rank == 0) {
+    T_CHECK(!checkpoint_set_best(where, 10, 1.0 / 3, keep), "%s", error_text());
+    T_CHECK(checkpoint_get_best(where) == 1.0 / 3, "best %g", checkpoint_get_best(where));
+    T_CHECK(!disk_read_text(index, &text) && strstr(text, "step-00000010.h5 best=0.333") &&
+                strstr(text, "06.h5 kept\n"),
+            "%s", text);
+    mem_free(text);
+  }
+  check_steps(where, "3 6 9 10", "another is the best");
+  T_CHECK(load_newest(where, model, SPREAD_EVEN) == 10, "the newest");
+  free_random_model(model);
+  mem_free(where);
+  mem_free(index);
+}
+
+static void put_line(const char *path, const char *line) {
+  char *text = NULL, *longer;
+  T_CHECK(!disk_read_text(path, &text), "%s", error_text());
+  longer = mem_format("%s%s\n", text, line);
+  T_CHECK(!disk_write_text(path, longer), "%s", error_text());
+  mem_free(longer);
+  mem_free(text);
+}
+
+/* What a killed save had in hand goes at the next start; what the index does not name is left alone. */
+static void test_loose(void) {
+  char *where = dup_folder("loose"), *index = dup_folder("loose/index.txt"),
+       *first = dup_folder("loose/step-00000001.h5"), *other = dup_folder("loose/step-00000002.h5");
+  struct model *model = make_random_model(6, N_LAYERS, MOST, true);
+  for (int step = 4; step <= 5; step++) save(where, model, SPREAD_EVEN, step, 2);
+  comm_barrier_all(comm);
+  if (rank == 0) {
+    disk_write_text(first, "killed before it was removed");
+    disk_write_text(other, "put there by somebody");
+    put_line(index, "# loose: step-00000001.h5");
+    put_line(index, "# loose: step-00000005.h5"); /* listed: it stays */
+    put_line(index, "# loose: ../loose/step-00000002.h5");
+  }
+  comm_barrier_all(comm);
+  T_CHECK(load_newest(where, model, SPREAD_EVEN) == 5, "the newest");
+  check_steps(where, "2 4 5", "what was in hand");
+  comm_barrier_all(comm);
+  if (rank == 0) {
+    disk_write_text(first, "put there by somebody");
+    char *text = NULL;
+    T_CHECK(!disk_read_text(index, &text) && !strstr(text, "loose"), "%s", text);
+    mem_free(text);
+  }
+  T_CHECK(load_newest(where, model, SPREAD_EVEN) == 5, "the newest");
+  check_steps(where, "1 2 4 5", "it is known no more");
+  /* Nothing that is listed is whole: what was in hand may be all that there is. */
+  comm_barrier_all(comm);
+  if (rank == 0) {
+    T_CHECK(!disk_write_text(index, "# step bytes xxh3 file\n# loose: step-00000005.h5\n"), "%s", error_text());
+    unlink(first), unlink(other);
+  }
+  comm_barrier_all(comm);
+  T_CHECK(load_newest(where, model, SPREAD_EVEN) == 5, "the only one");
+  save(where, model, SPREAD_EVEN, 6, 2);
+  check_steps(where, "4 6", "it is rotated");
+  free_random_model(model);
+  mem_free(where);
+  mem_free(index);
+  mem_free(first);
+  mem_free(other);
+}
+
 /* Without an index the arrays' own hashes decide. */
 static void test_damage_unlisted(void) {
   char *where = dup_folder("unlisted"), *index = dup_folder("unlisted/index.txt"),
@@ -381,6 +488,8 @@ int main(int argc, char **argv) {
   test_failing_rank();
   test_no_folder();
   test_damage();
+  test_kept();
+  test_loose();
   test_damage_unlisted();
   test_memory();
   T_CHECK(h5_balance() == 0, "%" PRId64 " HDF5 objects open", h5_balance());

@@ -63,7 +63,7 @@ wait_until has_step shared 2
 train shared 2 -D run.steps=3
 mv shared.out second.out
 output=$work/second.out
-ends 2
+ends 75
 says_once '^penstock: error: another job runs in .*/shared: process [0-9]+ on host '
 job=$first output=$work/shared.out
 touch shared/stop

@@ -100,7 +100,7 @@ ends 0
 says "data: .*"
 says "other: .*"
 train mixed1 1 "${mix[@]}" -D run.steps=4
-touch mixed1/stop
+ask_stop mixed1
 train mixed1 3 "${mix[@]}"
 ends 75
 train mixed1 2 "${mix[@]}"
@@ -169,6 +169,32 @@ check [ "$(cd all/checkpoints && echo *)" = "index.txt step-00000002.h5 step-000
 check [ ! -e all/trace.h5 ] || fail "a trace that was not asked for"
 check [ "$(grep -cE '^ +[0-9]+ +[0-9]+ +[0-9]\.[0-9]{6} ' "$output")" = 2 ] || fail "not a line every 3 steps"
 same_losses plain all
+
+# Of the steps 2 to 12, every second is saved; the learning rate makes the validation loss fall, then rise.
+name="checkpoints that stay"
+stay=(-D run.steps=12 -D run.checkpoint_every=2 -D run.keep_every=4 -D run.keep_best=true -D run.evaluate_every=3
+  -D data.validation=other -D run.evaluate_steps=2 -D run.trace_every=0)
+train stays 2 "${stay[@]}" -D run.steps=7
+ends 0
+train stays 2 "${stay[@]}"
+ends 0
+best=$(get_columns stays 1,9 | awk -F, '$2 != "" && (loss == "" || $2 < loss) { loss = $2; step = $1 } END { print step }')
+check [ "$(grep -c ' best=' stays/checkpoints/index.txt)" = 1 ] || fail "not one best: $(cat stays/checkpoints/index.txt)"
+check [ "$(sed -n "s/^$best .* best=//p" stays/checkpoints/index.txt | awk '{ printf "%.12g", $1 }')" = \
+  "$(get_columns stays 1,9 | awk -F, -v best="$best" '$1 == best { printf "%.12g", $2 }')" ] ||
+  fail "the best is of step $best: $(cat stays/checkpoints/index.txt)"
+check [ "$(cd stays/checkpoints && printf '%s\n' ./*.h5 | sed 's/.*-0*//; s/.h5//' | tr '\n' ' ')" = \
+  "$(printf '%s\n' 4 8 10 12 "$best" | sort -nu | tr '\n' ' ')" ] || fail "checkpoints are $(echo stays/checkpoints/*)"
+says "the checkpoint of step $best has the lowest validation loss so far"
+# Each new best takes the place of the one before, whatever else is saved.
+train bests 2 "${stay[@]}" -D run.checkpoint_every=0 -D run.keep_checkpoints=1 -D run.keep_every=0 -D run.evaluate_every=1 \
+  -D run.steps=4
+ends 0
+check [ "$(grep -c '^checkpoint of step' bests.out)" -ge 2 ] || fail "no best is saved"
+check [ "$(grep -vc '^#' bests/checkpoints/index.txt)" -le 2 ] || fail "more than newest and best: $(cat bests/checkpoints/index.txt)"
+train nobest 2 -D run.keep_best=true
+ends 2
+says "'run.keep_best' needs 'run.evaluate_every'"
 
 # The share of a peak is that of the peak given, never of a guess; more than all of it is no share.
 name="the share of a peak"

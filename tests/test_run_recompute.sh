@@ -148,7 +148,7 @@ for life in 1 2; do
   start loaded 4 "${large[@]}"
   wait_until has_step loaded $((reached + 2))
   resident[life]=$(get_resident)
-  touch loaded/stop
+  ask_stop loaded
   wait_end
   status_is loaded "CHECKPOINTED step [0-9]+"
 done

@@ -130,7 +130,7 @@ printf 'run:\n  steps: 3\n' > empty.yml
 refused_deck=empty.yml refuse empty 2
 says "model.*missing"
 says "data.train.*missing"
-status_is empty "FAILED .*missing.*"
+check [ ! -e empty ] || fail "a refused start has made a folder"
 
 name="other ranks than stages"
 refuse stages 2 -D pipeline.stages=3

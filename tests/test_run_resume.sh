@@ -19,7 +19,7 @@ check [ "$(head -n 1 whole/metrics.csv)" = "$columns" ] ||
 name="a life a step, each ended by the stop file"
 mkdir stop
 for k in 1 2 3 4 5; do
-  touch stop/stop
+  ask_stop stop
   train stop 2
   ends 75
   status_is stop "CHECKPOINTED step $k"
@@ -57,7 +57,7 @@ for family in llama gpt2; do
   train four-$family 4
   ends 0
   mkdir stopped-$family
-  touch stopped-$family/stop
+  ask_stop stopped-$family
   train stopped-$family 4 -D run.steps=7
   ends 75
   for ranks in 1 2 3 8; do
@@ -92,7 +92,7 @@ for batching in fixed padded; do
   says " 10 rows of "
   mkdir lives-$batching
   for k in 1 2 3 4 5; do
-    touch lives-$batching/stop
+    ask_stop lives-$batching
     train lives-$batching 2 "${options[@]}"
     [ $k = 5 ] || ends 75
   done

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "store/disk.h"
@@ -37,13 +38,18 @@ static void begin_folder(const char *name) {
   folder = mem_format("%s/%s", base, name);
 }
 
+static int open_folder(struct rundir **dir, enum run_state *state, int64_t *last_step) {
+  return rundir_open(folder, NULL, dir, state, last_step);
+}
+
 /* Opens and closes; how the run before ended, -1 when refused. */
 static int open_state(int64_t *last_step) {
   struct rundir *dir;
   enum run_state state;
-  if (rundir_open(folder, &dir, &state, last_step)) return -1;
+  if (open_folder(&dir, &state, last_step)) return -1;
+  bool begun = !rundir_begin(dir);
   rundir_close(&dir);
-  return (int)state;
+  return begun ? (int)state : -2;
 }
 
 static void write_file(const char *name, const char *text) {
@@ -70,9 +76,9 @@ static void run_job(int go, int told, int end) {
   int64_t last_step;
   char byte;
   if (read(go, &byte, 1) < 0) _exit(3);
-  int status = rundir_open(folder, &dir, &state, &last_step);
+  int status = open_folder(&dir, &state, &last_step);
   byte = (char)(status == STATUS_OK                                               ? 'y'
-                : status == STATUS_MISTAKE && strstr(error_text(), "another job") ? 'n'
+                : status == STATUS_STOPPED && strstr(error_text(), "another job") ? 'n'
                                                                                   : '?');
   if (write(told, &byte, 1) != 1 || read(end, &byte, 1) < 0) _exit(3);
   if (status == STATUS_OK) _exit(9); /* killed: the lock stays */
@@ -135,7 +141,6 @@ static void test_foreign_locks(void) {
               strstr(error_text(), ".lock.7"),
           "%s", error_text());
   setenv("SLURM_JOB_ID", "99", 1);
-  T_CHECK(open_state(&last_step) == -1, "another step of the same job");
   setenv("SLURM_RESTART_COUNT", "1", 1);
   T_CHECK(open_state(&last_step) >= 0, "a job started again by Slurm: %s", error_text());
   unsetenv("SLURM_RESTART_COUNT");
@@ -147,14 +152,201 @@ static void test_foreign_locks(void) {
   T_CHECK(open_state(&last_step) >= 0, "before the last boot: %s", error_text());
   struct rundir *dir, *second;
   enum run_state state;
-  T_CHECK(!rundir_open(folder, &dir, &state, &last_step), "%s", error_text());
-  T_CHECK(rundir_open(folder, &second, &state, &last_step) == STATUS_MISTAKE && !second, "the same process twice");
+  T_CHECK(!open_folder(&dir, &state, &last_step), "%s", error_text());
+  T_CHECK(open_folder(&second, &state, &last_step) == STATUS_STOPPED && !second, "the same process twice");
   rundir_close(&dir);
   write_file(".lock.7", "");
   T_CHECK(open_state(&last_step) >= 0 && !has_file(".lock.7"), "an empty lock: %s", error_text());
 }
 
+/* A lock that the same batch job has on another host is that of its life before, unless it beats. */
+static void test_job_again(void) {
+  static const struct {
+    const char *id, *task, *value, *job;
+    bool is_same;
+  } cases[] = {
+      {"SLURM_JOB_ID", NULL, NULL, "4711", true},
+      {"PBS_JOBID", NULL, NULL, "4711.server", true},
+      {"PBS_JOBID", NULL, NULL, "4711[3].server", true},
+      {"LSB_JOBID", "LSB_JOBINDEX", "0", "4711", true},
+      {"LSB_JOBID", "LSB_JOBINDEX", "2", "4711:2", true},
+      {"LSB_JOBID", "LSB_JOBINDEX", "2", "4711:3", false},
+      {"JOB_ID", "SGE_TASK_ID", "undefined", "4711", true},
+      {"JOB_ID", "SGE_TASK_ID", "1", "4711:2", false},
+      {"FLUX_JOB_ID", NULL, NULL, "f2Bq", true},
+      {"COBALT_JOBID", NULL, NULL, "4711", true},
+  };
+  int64_t last_step;
+  begin_folder("again");
+  open_state(&last_step);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char *id = mem_strdup(cases[i].job);
+    id[strcspn(id, ":")] = '\0';
+    setenv(cases[i].id, id, 1);
+    if (cases[i].task) setenv(cases[i].task, cases[i].value, 1);
+    write_lock("node17", 17, "x", cases[i].job, 300);
+    int state = open_state(&last_step);
+    T_CHECK(cases[i].is_same == (state >= 0), "%s, lock of job %s: %s", cases[i].id, cases[i].job, error_text());
+    if (state < 0) T_CHECK(error_status() == STATUS_STOPPED, "status %d", error_status());
+    unsetenv(cases[i].id);
+    if (cases[i].task) unsetenv(cases[i].task);
+    mem_free(id);
+  }
+}
+
+static int n_polls;
+static void touch_lock(void *path) {
+  if (++n_polls == 5) utimensat(AT_FDCWD, path, NULL, 0);
+}
+static void count_poll(void *unused) {
+  (void)unused;
+  n_polls++;
+}
+
+/* A lock of this job that was touched not long ago is watched: it beats, or it does not. */
+static void test_job_beside(void) {
+  int64_t last_step;
+  enum run_state state;
+  struct rundir *dir;
+  begin_folder("beside");
+  open_state(&last_step);
+  setenv("PBS_JOBID", "4711", 1);
+  write_lock("node17", 17, "x", "4711", RUNDIR_SILENT_SECONDS - 3);
+  struct rundir_poll poll = {count_poll, NULL};
+  T_CHECK(!rundir_open(folder, &poll, &dir, &state, &last_step) && n_polls > 5, "silent: %s", error_text());
+  rundir_close(&dir);
+  write_lock("node17", 17, "x", "4711", RUNDIR_SILENT_SECONDS - 20);
+  char *path = mem_format("%s/.lock.7", folder);
+  n_polls = 0;
+  poll = (struct rundir_poll){touch_lock, path};
+  T_CHECK(rundir_open(folder, &poll, &dir, &state, &last_step) == STATUS_STOPPED && has_file(".lock.7"), "it beats: %s",
+          error_text());
+  unsetenv("PBS_JOBID");
+  mem_free(path);
+}
+
+/* ---- the folder that a run has opened ---- */
+
+static char *move_folder(const char *to) {
+  char *path = mem_format("%s/%s", base, to);
+  T_CHECK(!rename(folder, path), "rename: %s", strerror(errno));
+  return path;
+}
+
+static bool is_there(const char *path, const char *name) {
+  char *file = mem_format("%s/%s", path, name);
+  bool there = access(file, F_OK) == 0;
+  mem_free(file);
+  return there;
+}
+
+/* Renamed, replaced, removed, or its lock taken: the run finds out, and what it still writes goes into its own folder. */
+static void test_lost_folder(void) {
+  int64_t last_step;
+  enum run_state state;
+  struct rundir *dir, *other;
+  begin_folder("renamed");
+  T_CHECK(!open_folder(&dir, &state, &last_step) && !rundir_check(dir), "%s", error_text());
+  struct rundir_token token = rundir_get_token(dir);
+  char *moved = move_folder("renamed-away");
+  T_CHECK(rundir_check(dir) == STATUS_FAILED && strstr(error_text(), "renamed"), "renamed: %s", error_text());
+  T_CHECK(!open_folder(&other, &state, &last_step) && !rundir_check(other), "another run there: %s", error_text());
+  T_CHECK(rundir_check(dir) == STATUS_FAILED, "replaced");
+  T_CHECK(!rundir_write_status(dir, "FAILED it was renamed") && is_there(moved, "STATUS") && !has_file("STATUS"),
+          "STATUS goes into the own folder: %s", error_text());
+  rundir_close(&dir);
+  T_CHECK(has_file(".lock.1") && !is_there(moved, token.name), "each lock is removed by its own run");
+  rundir_close(&other);
+
+  begin_folder("taken");
+  T_CHECK(!open_folder(&dir, &state, &last_step), "%s", error_text());
+  char *lock = mem_format("%s/%s", folder, rundir_get_token(dir).name);
+  unlink(lock);
+  T_CHECK(rundir_check(dir) == STATUS_FAILED && strstr(error_text(), "lock"), "no lock: %s", error_text());
+  T_CHECK(!open_folder(&other, &state, &last_step) && rundir_check(dir) == STATUS_FAILED, "another's lock");
+  T_CHECK(rundir_write_status(dir, "FAILED") == STATUS_FAILED && !has_file("STATUS"), "no STATUS in another's folder");
+  rundir_close(&dir);
+  T_CHECK(access(lock, F_OK) == 0 && !rundir_check(other), "another's lock stays: %s", error_text());
+  rundir_close(&other);
+
+  begin_folder("removed");
+  T_CHECK(!open_folder(&dir, &state, &last_step), "%s", error_text());
+  mem_free(lock);
+  lock = mem_format("%s/%s", folder, rundir_get_token(dir).name);
+  unlink(lock);
+  rmdir(folder);
+  T_CHECK(rundir_check(dir) == STATUS_FAILED && rundir_write_status(dir, "FAILED") == STATUS_FAILED, "removed");
+  rundir_close(&dir);
+  T_CHECK(access(folder, F_OK), "the folder is there again");
+  mem_free(lock);
+  mem_free(moved);
+}
+
+/* Another rank sees the very folder, or is told what it sees instead. */
+static void test_join(void) {
+  int64_t last_step;
+  enum run_state state;
+  struct rundir *dir, *joined = NULL;
+  begin_folder("joined");
+  T_CHECK(!open_folder(&dir, &state, &last_step), "%s", error_text());
+  struct rundir_token token = rundir_get_token(dir);
+  T_CHECK(!rundir_join(folder, &token, 0, NULL, &joined), "%s", error_text());
+  T_CHECK(!rundir_write_status(joined, "FAILED on another rank") && has_file("STATUS"), "%s", error_text());
+  rundir_close(&joined);
+  T_CHECK(has_file(token.name), "the lock stays");
+  char *elsewhere = mem_format("%s/elsewhere", base);
+  T_CHECK(rundir_join(elsewhere, &token, 0.3, NULL, &joined) == STATUS_MISTAKE && !joined &&
+              strstr(error_text(), "No such file"),
+          "%s", error_text());
+  mkdir(elsewhere, 0777);
+  T_CHECK(rundir_join(elsewhere, &token, 0.3, NULL, &joined) == STATUS_MISTAKE && strstr(error_text(), "another one"),
+          "%s", error_text());
+  /* A folder of that name with a lock of that name is still another. */
+  char *lock = mem_format("%s/%s", elsewhere, token.name);
+  T_CHECK(!disk_write_text(lock, "host a pid 1 started 1 boot - job - restart 0\n"), "%s", error_text());
+  T_CHECK(rundir_join(elsewhere, &token, 0, NULL, &joined) == STATUS_MISTAKE, "another lock");
+  rundir_close(&dir);
+  mem_free(lock);
+  mem_free(elsewhere);
+}
+
 /* ---- STATUS and the rest ---- */
+
+static void write_status(const char *text) {
+  struct rundir *dir;
+  enum run_state state;
+  int64_t last_step;
+  T_CHECK(!open_folder(&dir, &state, &last_step) && !rundir_write_status(dir, text), "%s", error_text());
+  rundir_close(&dir);
+}
+
+/* A start that is refused leaves everything as it was; what it would have removed is removed when it is not. */
+static void test_refused_start(void) {
+  struct rundir *dir;
+  enum run_state state;
+  int64_t last_step;
+  begin_folder("refused");
+  T_CHECK(!open_folder(&dir, &state, &last_step), "%s", error_text());
+  rundir_close(&dir);
+  T_CHECK(access(folder, F_OK), "a folder that the refused start has made is left");
+  open_state(&last_step);
+  write_status("DONE");
+  write_file("plan.h5.tmp", "half");
+  write_file("stop", "");
+  T_CHECK(!open_folder(&dir, &state, &last_step) && state == RUN_DONE, "%s", error_text());
+  rundir_close(&dir);
+  T_CHECK(has_file("STATUS") && has_file("plan.h5.tmp") && has_file("stop"), "a refused start has removed files");
+  clock_sleep(0.05);
+  T_CHECK(!open_folder(&dir, &state, &last_step) && !rundir_begin(dir), "%s", error_text());
+  T_CHECK(!has_file("STATUS") && !has_file("plan.h5.tmp") && !has_file("stop"), "what a start removes");
+  write_file("stop", "");
+  T_CHECK(rundir_take_stop(dir), "a stop file of now");
+  rundir_close(&dir);
+  write_file("STATUS", "all quiet\n");
+  T_CHECK(open_folder(&dir, &state, &last_step) == STATUS_MISTAKE && strstr(error_text(), "none of this program"), "%s",
+          error_text());
+  T_CHECK(has_file("STATUS"), "a file of others is removed");
+}
 
 static void test_states(void) {
   int64_t last_step = -1;
@@ -162,7 +354,7 @@ static void test_states(void) {
   T_CHECK(open_state(&last_step) == RUN_NEW && last_step == 0, "new");
   struct rundir *dir;
   enum run_state state;
-  rundir_open(folder, &dir, &state, &last_step);
+  open_folder(&dir, &state, &last_step);
   T_CHECK(!rundir_write_manifest(dir, "version 1\n"), "%s", error_text());
   T_CHECK(!rundir_take_stop(dir), "no stop");
   write_file("stop", "");
@@ -175,7 +367,7 @@ static void test_states(void) {
   } cases[] = {
       {"DONE", RUN_DONE}, {"CHECKPOINTED step 12", RUN_CHECKPOINTED}, {"FAILED loss\nis not finite", RUN_FAILED}};
   for (int i = 0; i < 3; i++) {
-    T_CHECK(!rundir_write_status(folder, cases[i].text), "%s", error_text());
+    write_status(cases[i].text);
     char *path = mem_format("%s/STATUS", folder), *text;
     disk_read_text(path, &text);
     T_CHECK(text && strchr(text, '\n') == text + strlen(text) - 1, "one line: %s", text);
@@ -185,13 +377,10 @@ static void test_states(void) {
     T_CHECK(open_state(&last_step) == (int)cases[i].state, "%s", cases[i].text);
     T_CHECK(!has_file("STATUS") && !has_file("plan.h5.tmp"), "what a start removes");
   }
-  T_CHECK(rundir_write_status("/proc/none", "DONE") == STATUS_FAILED && strstr(error_text(), "/proc/none/STATUS"), "%s",
-          error_text());
   struct rundir *none;
   write_file("file", "");
   begin_folder("states/file/run");
-  T_CHECK(rundir_open(folder, &none, &state, &last_step) == STATUS_FAILED && strstr(error_text(), folder), "%s",
-          error_text());
+  T_CHECK(open_folder(&none, &state, &last_step) == STATUS_FAILED && strstr(error_text(), folder), "%s", error_text());
 }
 
 /* ---- metrics.csv ---- */
@@ -230,7 +419,7 @@ static void append_rows(int64_t from_step, int64_t first, int64_t last) {
   struct rundir *dir;
   enum run_state state;
   int64_t last_step;
-  T_CHECK(!rundir_open(folder, &dir, &state, &last_step) && !metrics_open(dir, from_step), "%s", error_text());
+  T_CHECK(!open_folder(&dir, &state, &last_step) && !metrics_open(dir, from_step), "%s", error_text());
   for (int64_t step = first; step <= last; step++) {
     struct metrics_row row = make_row(step);
     T_CHECK(!metrics_append(dir, &row), "%s", error_text());
@@ -272,7 +461,7 @@ static void check_cut(const char *what, const char *before, int64_t last_step, c
   int64_t found;
   char *path = mem_format("%s/metrics.csv", folder), *text = NULL;
   write_file("metrics.csv", before);
-  T_CHECK(!rundir_open(folder, &dir, &state, &found) && !metrics_open(dir, last_step), "%s: %s", what, error_text());
+  T_CHECK(!open_folder(&dir, &state, &found) && !metrics_open(dir, last_step), "%s: %s", what, error_text());
   rundir_close(&dir);
   T_CHECK(!disk_read_text(path, &text) && text && !strcmp(text, after), "%s: %s", what, text);
   mem_free(text);
@@ -368,7 +557,7 @@ static void test_zeros_in_metrics(void) {
   T_CHECK(!truncate(path, 4096), "truncate");
   struct rundir *dir;
   enum run_state state;
-  T_CHECK(!rundir_open(folder, &dir, &state, &step) && !metrics_open(dir, 1), "%s", error_text());
+  T_CHECK(!open_folder(&dir, &state, &step) && !metrics_open(dir, 1), "%s", error_text());
   struct metrics_row row = make_row(2);
   T_CHECK(step == 1 && !metrics_append(dir, &row), "%s", error_text());
   rundir_close(&dir);
@@ -381,7 +570,7 @@ static void test_metrics_limit(void) {
   struct rundir *dir;
   enum run_state state;
   int64_t last_step;
-  rundir_open(folder, &dir, &state, &last_step);
+  open_folder(&dir, &state, &last_step);
   T_CHECK(!metrics_open(dir, 0), "%s", error_text());
   struct rlimit old, limit;
   getrlimit(RLIMIT_FSIZE, &old);
@@ -404,7 +593,12 @@ int main(void) {
   if (!mkdtemp(base)) return 1;
   test_race();
   test_foreign_locks();
+  test_job_again();
+  test_job_beside();
+  test_lost_folder();
+  test_join();
   test_states();
+  test_refused_start();
   test_metrics();
   test_edited_metrics();
   test_objects();

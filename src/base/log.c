@@ -8,25 +8,20 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/mem.h"
 
 enum { LINE_BYTES = 16384 };
 
 static int own_rank;
 static int file_descriptor = -1;
 static bool has_lost;
+static bool holds; /* lines are kept for a file that is not open yet */
+static char *held;
+static size_t held_bytes;
 
 void log_init(int rank) { own_rank = rank; }
 
 int log_get_rank(void) { return own_rank; }
-
-int log_open_file(const char *path) {
-  if (file_descriptor >= 0) close(file_descriptor);
-  file_descriptor = -1;
-  if (!path || own_rank != 0) return STATUS_OK;
-  file_descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file_descriptor >= 0) return STATUS_OK;
-  return error_raise(STATUS_FAILED, "cannot open the log file %s: %s", path, strerror(errno));
-}
 
 /* A log that cannot be written (closed pipe, full disk) must not stop the run, so errors end the attempt only. */
 static bool write_whole(int descriptor, const char *text, size_t bytes) {
@@ -40,6 +35,40 @@ static bool write_whole(int descriptor, const char *text, size_t bytes) {
   return true;
 }
 
+static void drop_held(void) {
+  mem_free(held);
+  held = NULL;
+  held_bytes = 0;
+  holds = false;
+}
+
+void log_hold_file(void) {
+  drop_held();
+  holds = own_rank == 0;
+}
+
+int log_open_file(const char *path) {
+  if (file_descriptor >= 0) close(file_descriptor);
+  file_descriptor = -1;
+  if (!path || own_rank != 0) {
+    drop_held();
+    return STATUS_OK;
+  }
+  file_descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file_descriptor >= 0) {
+    write_whole(file_descriptor, held, held_bytes);
+    drop_held();
+    return STATUS_OK;
+  }
+  return error_raise(STATUS_FAILED, "cannot open the log file %s: %s", path, strerror(errno));
+}
+
+static void hold(const char *line, size_t bytes) {
+  held = mem_resize(held, held_bytes + bytes);
+  memcpy(held + held_bytes, line, bytes);
+  held_bytes += bytes;
+}
+
 static void write_line(int descriptor, const char *prefix, const char *format, va_list list) {
   char line[LINE_BYTES];
   size_t used = strlen(prefix);
@@ -49,8 +78,11 @@ static void write_line(int descriptor, const char *prefix, const char *format, v
   if (wanted > 0) used += (size_t)wanted < room ? (size_t)wanted : room - 1;
   if (used == 0 || line[used - 1] != '\n') line[used++] = '\n';
   bool written = write_whole(descriptor, line, used);
-  bool logged = own_rank == 0 && file_descriptor >= 0 && descriptor != file_descriptor &&
-                write_whole(file_descriptor, line, used);
+  bool logged = holds;
+  if (holds)
+    hold(line, used);
+  else if (own_rank == 0 && file_descriptor >= 0 && descriptor != file_descriptor)
+    logged = write_whole(file_descriptor, line, used);
   if (descriptor == STDOUT_FILENO && !written && !logged) has_lost = true;
 }
 
@@ -65,7 +97,7 @@ void log_line(const char *format, ...) {
 }
 
 void log_file_line(const char *format, ...) {
-  if (own_rank != 0 || file_descriptor < 0) return;
+  if (own_rank != 0 || (file_descriptor < 0 && !holds)) return;
   va_list list;
   va_start(list, format);
   write_line(file_descriptor, "", format, list);

@@ -11,7 +11,11 @@
 void log_init(int rank);
 int log_get_rank(void);
 
-/* Also appends rank 0's lines to this file from now on; NULL closes it. Returns a status. */
+/* Keeps rank 0's lines from now on for the file that log_open_file opens later: before it is known whether a file may be
+ * written at all. */
+void log_hold_file(void);
+/* Also appends rank 0's lines to this file from now on, first those that were kept; NULL closes it and drops what is kept.
+ * Returns a status. */
 int log_open_file(const char *path);
 
 /* One line from rank 0 on standard output and in the log file; a newline is added. No effect on other ranks. */

@@ -14,7 +14,7 @@
 #include <string.h>
 
 static void write_status(const struct run *run, const char *text) {
-  if (rundir_write_status(run->folder, text)) log_error("%s", error_text());
+  if (run->dir && rundir_write_status(run->dir, text) && !run->has_lost_folder) log_error("%s", error_text());
 }
 
 /* "FAILED reason" on one line. People have the reason from the error's line. */
@@ -37,7 +37,7 @@ static void on_end(void *context, const char *reason) {
   struct run *run = context;
   if (run->trainer) trainer_abandon(run->trainer);
   write_failure(run, reason);
-  if (run->trace) trace_flush_alone(run->trace);
+  if (run->trace && !run_check_folder(run)) trace_flush_alone(run->trace);
 }
 
 /* Names what was not finite; all ranks know it. */
@@ -121,11 +121,15 @@ static int flush_trace_all(struct run *run) {
  * it away. */
 static int follow_step_all(struct run *run, bool skipped) {
   double validation = NAN;
-  int status = flush_trace_all(run);
+  int status = comm_agree_all(run->comm, run_check_folder(run));
+  if (!status) status = flush_trace_all(run);
   if (!status && is_multiple(run->step, run->params->run.checkpoint_every)) status = run_save_all(run);
   if (status || skipped) return status;
-  if (run_evaluation_is_due(run, run->step)) validation = run_evaluate_all(run);
-  return weigh_output(run, run_report_step(run, validation));
+  bool evaluates = run_evaluation_is_due(run, run->step);
+  if (evaluates) validation = run_evaluate_all(run);
+  status = weigh_output(run, run_report_step(run, validation));
+  if (evaluates) status = comm_agree_all(run->comm, status);
+  return evaluates && !status ? run_save_best_all(run, validation) : status;
 }
 
 /* Trains until the last step or a reason to stop, which is returned in *stopped. */
@@ -186,14 +190,26 @@ static int give_up_timed(struct run *run, const char *stopped) {
   return status;
 }
 
+/* A folder that is not this run's any more: all ranks know, and nobody writes there. */
+static int check_folder_all(struct run *run, int status) {
+  int64_t lost = run_check_folder(run);
+  comm_broadcast_all(run->comm, 0, &lost, sizeof lost);
+  run->has_lost_folder = lost;
+  if (!lost) return status;
+  trace_discard(&run->trace);
+  return comm_agree_all(run->comm, (int)lost);
+}
+
 /* Everything after the last step: checkpoint, trace, STATUS. */
 static int finish_all(struct run *run, int status, const char *stopped) {
+  status = check_folder_all(run, status);
   if (!status) status = save_last_all(run);
   if (!status) status = comm_agree_all(run->comm, weigh_output(run, run_compare_end_all(run)));
   if (run->trace) status = close_trace_all(run, status);
   run_timed_report(run);
   run_report_share(run);
   if (!status && stopped && run->cost) status = give_up_timed(run, stopped);
+  if (!status) status = check_folder_all(run, status);
   if (run->rank != 0) return status ? status : stopped ? STATUS_STOPPED : STATUS_OK;
   if (status) {
     log_error("%s", error_text());
@@ -211,6 +227,20 @@ static int finish_all(struct run *run, int status, const char *stopped) {
   return stopped ? STATUS_STOPPED : STATUS_OK;
 }
 
+/* A start that was refused leaves no trace in the folder; one that failed, or was under way, says so there. */
+static void end_start(struct run *run, int status) {
+  char *reason = mem_strdup(error_text());
+  bool is_told = run->dir && (run->has_begun || status == STATUS_FAILED);
+  if (is_told && !run->has_begun) {
+    char *log = rundir_path(run->dir, "log.txt");
+    if (log_open_file(log)) log_warn("%s", error_text());
+    mem_free(log);
+  }
+  log_error("%s", reason);
+  if (is_told) write_failure(run, reason);
+  mem_free(reason);
+}
+
 int run_train_all(struct comm *comm, struct params *params, const char *command,
                   void (*conclude)(const char *folder, const char *status)) {
   struct run run = {.comm = comm,
@@ -220,16 +250,14 @@ int run_train_all(struct comm *comm, struct params *params, const char *command,
                     .rank = comm_get_rank(comm),
                     .size = comm_get_size(comm),
                     .saved_step = -1,
+                    .best_loss = INFINITY,
                     .clock = {.started = clock_get_start()}};
   watchdog_set_timeout(comm, params->run.hang_timeout);
   watchdog_set_hook(comm, on_end, &run);
   bool done = false;
   const char *stopped = NULL;
   int status = run_open_all(&run, &done);
-  if (status && run.rank == 0) {
-    log_error("%s", error_text());
-    if (run.dir) write_failure(&run, error_text());
-  }
+  if (status && run.rank == 0) end_start(&run, status);
   if (!status && !done) {
     status = train_all(&run, &stopped);
     status = finish_all(&run, status, stopped);

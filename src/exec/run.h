@@ -24,7 +24,9 @@ struct run {
   int rank, size;
 
   char *folder;          /* path of the run folder, on all ranks */
-  struct rundir *dir;    /* rank 0 */
+  struct rundir *dir;    /* the same folder, as it was opened; on rank 0 with its lock */
+  bool has_begun;        /* rank 0: the folder has been changed */
+  bool has_lost_folder;  /* on all ranks: it is not this run's any more */
   enum run_state before; /* how the last run in the folder ended */
   int64_t broke_at;      /* last step that it logged */
   char *found;           /* path of its newest whole checkpoint, on all ranks; NULL: none */
@@ -50,6 +52,7 @@ struct run {
   struct run_compare *compare;
 
   int64_t step, next_sample, tokens; /* done so far */
+  double best_loss;                  /* lowest of a marked checkpoint, rank 0; INFINITY: none */
   int64_t saved_step;                /* of the newest checkpoint, -1: none */
   struct run_clock {
     double started; /* clock_now() when the process began */
@@ -65,7 +68,8 @@ struct run {
 };
 
 /* `penstock train`: sets up, resumes, trains, saves. Collective; returns the status that is the exit code of every rank. The
- * message of a failure has been printed and STATUS written. `conclude` (may be NULL) is called on rank 0 when all files
+ * message of a failure has been printed and STATUS written; a start that is refused (STATUS_MISTAKE, or STATUS_STOPPED: another
+ * job has the folder) leaves the folder as it was. `conclude` (may be NULL) is called on rank 0 when all files
  * of the run are closed, before STATUS is written with the text that it is given. */
 int run_train_all(struct comm *comm, struct params *params, const char *command,
                   void (*conclude)(const char *folder, const char *status));
@@ -74,6 +78,20 @@ int run_train_all(struct comm *comm, struct params *params, const char *command,
  * nothing is to be done. */
 int run_open_all(struct run *run, bool *done);
 void run_close_all(struct run *run);
+
+/* Whether the folder at run.folder is still the one that was opened, and this run's: rank 0 looks, a status of this rank alone.
+ * Before anything is written there by name. */
+int run_check_folder(const struct run *run);
+
+/* run_past.c: what earlier lives left. Finds the newest whole checkpoint (run->found, run->found_step). *done: the folder is
+ * DONE and run.steps did not grow. STATUS_MISTAKE where the run could only begin again although there were checkpoints.
+ * Collective. */
+int run_past_find_all(struct run *run, bool *done);
+/* Of a run that begins again: gives results of before another name. Rank 0. */
+int run_past_keep(const struct run *run);
+/* How lines of the log begin that tell a later life what there was: a checkpoint was written; the run began again. */
+#define RUN_SAVED_LINE "checkpoint of step "
+#define RUN_AGAIN_LINE "no checkpoint here: "
 
 /* run_timed.c: what is special about a run on a device that keeps time; nothing on others. Opens the costs, gives the
  * model their sizes, tells how such a run differs and refuses a folder with checkpoints (`saved` is the step of the newest, -1: none); a status of this
@@ -107,7 +125,8 @@ double run_clock_need_step(const struct run *run);
 /* Takes a measured time into the longest of its kind. */
 void run_clock_note(double *longest, double seconds);
 /* RUN_STOP when a rank has a signal or there is a stop file, now or in an earlier call; stop_reason says which.
- * RUN_OUT_OF_TIME when `need` seconds are not left (rank 0's counts). Collective, alike on all ranks. */
+ * RUN_OUT_OF_TIME when `need` seconds are not left (rank 0's counts); the stop file counts once a step was
+ * done. Collective, alike on all ranks. */
 enum run_stop run_find_stop_all(struct run *run, double need);
 
 /* run_evaluate.c: whether the step is one that an evaluation follows. */
@@ -119,6 +138,9 @@ double run_evaluate_all(struct run *run);
 /* run_save.c: a checkpoint of the current step; obeys run.on_save_error (a failure with `continue` is a warning and OK).
  * Collective. */
 int run_save_all(struct run *run);
+/* With run.keep_best: after an evaluation whose loss is the lowest so far the checkpoint of this step, which is written where it
+ * is not there yet, is marked as the best. Collective. */
+int run_save_best_all(struct run *run, double validation);
 /* Loads the newest valid checkpoint of the folder, else model.init_from, else initial values. Collective. */
 int run_restore_all(struct run *run);
 
@@ -129,6 +151,8 @@ void run_report_note(struct run *run, const struct batch *batch, const struct tr
 int run_report_step(struct run *run, double validation);
 /* Header of the log: versions, ranks and cores, model, data, plan, memory. Collective. */
 void run_report_start_all(struct run *run);
+/* manifest.txt. Collective. */
+void run_report_manifest_all(struct run *run);
 /* The share of device.peak_tflops that the steps reached, if there were any: "n/a" where no peak is given, a warning above
  * 100 %. */
 void run_report_share(const struct run *run);

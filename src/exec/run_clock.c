@@ -79,7 +79,7 @@ struct notice {
   char reason[RUN_REASON_BYTES];
 };
 
-/* Any rank may have a signal; rank 0 looks at the clock and at the stop file. */
+/* Any rank may have a signal; rank 0 looks at the clock and, once a step was done, at the stop file. */
 static struct notice look(const struct run *run, double need) {
   struct notice mine = {.stop = RUN_GO};
   const char *signal = interrupt_get_signal();

@@ -215,7 +215,6 @@ void run_report_start_all(struct run *run) {
     log_data(run->train, "train");
     if (run->validation) log_data(run->validation, "validation");
     log_plan(run);
-    write_manifest(run, layout);
   }
   mem_free(layout);
 }
@@ -235,6 +234,12 @@ void run_report_trace(const struct run *run) {
              "last and "
              "one in 2, 4, 8, ... of the others stay",
              step, limit, (long long)(run->params->run.trace_limit / bytes));
+}
+
+void run_report_manifest_all(struct run *run) {
+  char *layout = gather_layout_all(run);
+  if (run->rank == 0) write_manifest(run, layout);
+  mem_free(layout);
 }
 
 void run_report_head(void) {

@@ -19,24 +19,46 @@
 /* Path of a file in the run folder, on any rank; owned by the caller. */
 static char *make_path(const struct run *run, const char *name) { return mem_format("%s/%s", run->folder, name); }
 
+static void poll_comm(void *context) { comm_poll(context); }
+
+/* How long a rank waits for the folder to appear: file servers tell other nodes late. */
+static double get_patience(const struct run *run) { return comm_get_node(run->comm, run->rank) == 0 ? 1 : 10; }
+
+/* Rank 0 makes and locks the folder; the others look whether they see that very one. */
 static int open_folder_all(struct run *run) {
+  struct rundir_poll poll = {poll_comm, run->comm};
+  struct {
+    int64_t before, broke_at;
+    struct rundir_token token;
+  } found = {0};
   run->folder = mem_strdup(run->params->run.folder);
-  int status = run->rank == 0 ? rundir_open(run->folder, &run->dir, &run->before, &run->broke_at) : STATUS_OK;
+  int status = STATUS_OK;
+  if (run->rank == 0) status = rundir_open(run->folder, &poll, &run->dir, &run->before, &run->broke_at);
   status = comm_agree_all(run->comm, status);
   if (status) return status;
-  int64_t found[2] = {run->before, run->broke_at};
-  comm_broadcast_all(run->comm, 0, found, sizeof found);
-  run->before = (enum run_state)found[0];
-  run->broke_at = found[1];
-  char *log = make_path(run, "log.txt");
-  if (run->rank == 0) status = log_open_file(log);
-  mem_free(log);
+  log_hold_file();
+  if (run->rank == 0) {
+    found.before = run->before;
+    found.broke_at = run->broke_at;
+    found.token = rundir_get_token(run->dir);
+  }
+  comm_broadcast_all(run->comm, 0, &found, sizeof found);
+  run->before = (enum run_state)found.before;
+  run->broke_at = found.broke_at;
+  if (run->rank != 0) status = rundir_join(run->folder, &found.token, get_patience(run), &poll, &run->dir);
   return comm_agree_all(run->comm, status);
 }
 
-/* A finished folder has nothing to do unless run.steps grew. */
-static bool is_finished(const struct run *run) {
-  return run->before == RUN_DONE && run->found_step >= run->params->run.steps;
+/* What all ranks write to besides the folder itself, where it may lie elsewhere. */
+static int look_at_checkpoints_all(struct run *run) {
+  struct rundir_poll poll = {poll_comm, run->comm};
+  int status = run->rank == 0 ? rundir_mark(run->dir, "checkpoints") : STATUS_OK;
+  status = comm_agree_all(run->comm, status);
+  if (status) return status;
+  if (run->rank != 0) status = rundir_find_mark(run->dir, "checkpoints", get_patience(run), &poll);
+  status = comm_agree_all(run->comm, status);
+  if (run->rank == 0) rundir_unmark(run->dir, "checkpoints");
+  return status;
 }
 
 /* A run that goes on must be the run that began: rank 0 holds the deck against the used.yml it finds. */
@@ -180,20 +202,11 @@ static int open_outputs_all(struct run *run) {
   return STATUS_OK;
 }
 
-/* Once, as every byte of the checkpoint is read for it. */
-static int find_checkpoint_all(struct run *run) {
-  char *folder = make_path(run, "checkpoints");
-  int status = checkpoint_find_all(run->comm, folder, &run->found, &run->found_step);
-  if (!run->found) run->found_step = -1;
-  mem_free(folder);
-  return status;
-}
-
 /* A run that is to stop when it cannot save does not train first to find that out. */
 static int make_checkpoint_folder(const struct run *run) {
   const struct device_ops *device = device_find(params_get_choice(run->params, PARAM_device_backend));
   bool saves = !device || !device->keeps_time; /* a device that keeps time has nothing to save */
-  if (run->rank != 0 || !saves || run->params->run.on_save_error != PARAMS_ON_SAVE_ERROR_STOP) return STATUS_OK;
+  if (!saves || run->params->run.on_save_error != PARAMS_ON_SAVE_ERROR_STOP) return STATUS_OK;
   char *folder = make_path(run, "checkpoints");
   int status = disk_make_folder(folder);
   mem_free(folder);
@@ -216,36 +229,55 @@ static int open_content_all(struct run *run) {
   return status;
 }
 
-int run_open_all(struct run *run, bool *done) {
-  int status = open_folder_all(run);
-  if (!status) status = setup_topo_all(run->comm, run->params, &run->topo);
-  if (!status) status = comm_agree_all(run->comm, make_checkpoint_folder(run));
-  if (!status) status = find_checkpoint_all(run);
-  if (status) return status;
-  setup_note_used(run->params, run->comm, &run->topo);
-  *done = is_finished(run);
-  if (*done) {
-    log_line("%s: DONE at step %lld already; raise run.steps to go on", run->folder, (long long)run->found_step);
-    return comm_agree_all(run->comm, run->rank == 0 ? rundir_write_status(run->folder, "DONE") : STATUS_OK);
+/* The run is accepted: from here on the folder is changed. */
+static int begin_all(struct run *run) {
+  int status = STATUS_OK;
+  if (run->rank == 0) {
+    char *log = make_path(run, "log.txt");
+    status = log_open_file(log);
+    if (!status) status = rundir_begin(run->dir);
+    if (!status) run->has_begun = true;
+    if (!status) status = run_past_keep(run);
+    if (!status) status = make_checkpoint_folder(run);
+    mem_free(log);
   }
+  return comm_agree_all(run->comm, status);
+}
+
+/* All that may be refused, and no trace in the folder of what is. */
+static int prepare_all(struct run *run) {
   setup_warn_idle(run->params);
-  status = open_content_all(run);
+  int status = open_content_all(run);
   if (!status) status = comm_agree_all(run->comm, run_timed_open(run, run->found_step));
   if (!status)
     status = setup_deck_plan_all(run->comm, run->params, run->model, get_longest(run), get_share(run), &run->plan);
   if (!status) setup_note_plan(run->params, run->plan);
   if (!status) status = open_trainer_all(run);
   if (!status) status = run_compare_open_all(run);
-  if (!status) status = write_used_all(run);
-  if (!status) status = comm_agree_all(run->comm, write_plan(run));
   if (!status) run_report_start_all(run);
   if (!status) status = run_restore_all(run);
+  return status;
+}
+
+int run_open_all(struct run *run, bool *done) {
+  int status = open_folder_all(run);
+  if (!status) status = look_at_checkpoints_all(run);
+  if (!status) status = setup_topo_all(run->comm, run->params, &run->topo);
+  if (!status) status = run_past_find_all(run, done);
+  if (status || *done) return status;
+  setup_note_used(run->params, run->comm, &run->topo);
+  status = prepare_all(run);
+  if (!status) status = begin_all(run);
+  if (!status) status = write_used_all(run);
+  if (!status) run_report_manifest_all(run);
+  if (!status) status = comm_agree_all(run->comm, write_plan(run));
   if (!status) status = open_outputs_all(run);
   if (!status) run_report_head();
   return status;
 }
 
 void run_close_all(struct run *run) {
+  if (run->has_lost_folder) trace_discard(&run->trace);
   if (run->trace) trace_close_all(&run->trace);
   run_compare_close(run);
   trainer_destroy(&run->trainer);
@@ -256,7 +288,7 @@ void run_close_all(struct run *run) {
   model_destroy(&run->model);
   topo_fini(&run->topo);
   log_open_file(NULL);
-  if (run->dir) rundir_close(&run->dir);
+  rundir_close(&run->dir);
   mem_free(run->model_json);
   mem_free(run->deck);
   mem_free(run->data);

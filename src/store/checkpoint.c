@@ -171,51 +171,55 @@ static void choose_name(const struct checkpoint_index *index, int64_t step, char
     snprintf(name, size, "step-%08" PRId64 "-%d.h5", step, again);
 }
 
-/* Moves entries that give way to the new one from `index` to `old`: later steps and the same one (of a run that was
- * continued from an earlier step because they were damaged), and what is more than `keep`. */
-static void split_index(struct checkpoint_index *index, struct checkpoint_index *old, int64_t step, int64_t keep) {
-  int64_t n = index->n, good = 0;
-  index->n = 0;
-  while (good < n && index->entries[good].step < step) good++;
-  for (int64_t i = 0; i < n; i++) {
-    bool stays = i < good && (keep <= 0 || i >= good - (keep - 1));
-    if (stays)
-      index->entries[index->n++] = index->entries[i];
-    else
-      checkpoint_index_add(old, &index->entries[i]);
-  }
+/* Takes off the list what gives way to a new one: later steps and the same one (of a run that was continued from an earlier
+ * step because they were damaged). */
+static void drop_later(struct checkpoint_index *index, int64_t step) {
+  for (int64_t i = index->n - 1; i >= 0 && index->entries[i].step >= step; i--) checkpoint_keep_drop(index, i);
+}
+
+/* Gives the file its name. The index tells of it first, so that a file that is there but not listed is known for what it is. */
+static int rename_announced(const struct save *save, struct checkpoint_index *index, const char *name) {
+  checkpoint_index_add_loose(index, name);
+  int status = checkpoint_index_write(save->folder, index);
+  if (status) return status;
+  char *path = mem_format("%s/%s", save->folder, name);
+  int failure = rename(save->temporary, path) ? errno : disk_sync_folder_of(path);
+  if (failure) status = disk_raise_write(path, failure, 0);
+  mem_free(path);
+  return status;
 }
 
 /* Renames the file, lists it, and deletes what it replaces. */
-static int publish(const struct save *save, int64_t keep, struct checkpoint_vigil *vigil) {
-  struct checkpoint_index index, old = {0};
+static int publish(const struct save *save, struct checkpoint_keep keep, struct checkpoint_vigil *vigil) {
+  struct checkpoint_index index;
   struct checkpoint_entry entry = {.step = save->info->step};
   int status = hash_file_polled(save->temporary, checkpoint_beat, vigil, &entry.hash, &entry.bytes);
   if (status) return status;
   status = checkpoint_index_read(save->folder, &index);
   if (status) return status;
   choose_name(&index, entry.step, entry.name, sizeof entry.name);
-  char *path = mem_format("%s/%s", save->folder, entry.name);
-  int failure = rename(save->temporary, path) ? errno : disk_sync_folder_of(path);
-  if (failure) status = disk_raise_write(path, failure, entry.bytes);
+  status = rename_announced(save, &index, entry.name);
   if (!status) {
-    split_index(&index, &old, entry.step, keep);
+    drop_later(&index, entry.step);
     checkpoint_index_add(&index, &entry);
+    checkpoint_keep_newest(&index, keep);
     status = checkpoint_index_write(save->folder, &index);
-    if (status) unlink(path);
+    if (status) {
+      char *path = mem_format("%s/%s", save->folder, entry.name);
+      unlink(path);
+      mem_free(path);
+    }
   }
-  for (int64_t i = 0; i < old.n && !status; i++) {
-    char *gone = mem_format("%s/%s", save->folder, old.entries[i].name);
-    if (unlink(gone) && errno != ENOENT) log_warn("cannot remove the old checkpoint %s: %s", gone, strerror(errno));
-    mem_free(gone);
+  /* The new one stands, whether the old ones could be removed or not. */
+  if (!status && checkpoint_keep_clean(save->folder, &index)) {
+    log_warn("%s", error_text());
+    error_clear();
   }
-  mem_free(path);
   checkpoint_index_fini(&index);
-  checkpoint_index_fini(&old);
   return status;
 }
 
-static int publish_all(struct save *save, int64_t keep) {
+static int publish_all(struct save *save, struct checkpoint_keep keep) {
   int status = STATUS_OK;
   if (comm_get_rank(save->comm) == 0) {
     struct checkpoint_vigil vigil = {.comm = save->comm};
@@ -227,7 +231,7 @@ static int publish_all(struct save *save, int64_t keep) {
   return comm_agree_all(save->comm, status);
 }
 
-static int run_save_all(struct save *save, int64_t keep) {
+static int run_save_all(struct save *save, struct checkpoint_keep keep) {
   int status = find_owners_all(save);
   if (status) return status;
   int64_t n_jobs, *bytes;
@@ -245,7 +249,7 @@ static int run_save_all(struct save *save, int64_t keep) {
 
 int checkpoint_write_all(struct comm *comm, const char *folder, const struct model *model, const char *model_json,
                          const char *deck, const struct checkpoint_info *info, const struct checkpoint_part *part,
-                         int64_t keep) {
+                         struct checkpoint_keep keep) {
   struct save save = {.comm = comm,
                       .folder = folder,
                       .model = model,

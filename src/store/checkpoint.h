@@ -4,7 +4,7 @@
  * data (what it was trained on), and what was measured of its step (the columns of metrics.csv, but those of an evaluation, which comes later).
  * Rank 0 writes the structure and reserves the room of the whole file, then every rank writes its own arrays at their
  * places; under a temporary name, synced, renamed; only then listed in checkpoints/index.txt (step, bytes, hash, file
- * name), which is rewritten atomically. The newest `keep` stay (0: all). The files are checked against the index (size,
+ * name), which is rewritten atomically. Which stay says checkpoint_keep. The files are checked against the index (size,
  * whole-file hash) before HDF5 opens them, and every array against its own hash when it is read.
  */
 #ifndef PENSTOCK_STORE_CHECKPOINT_H
@@ -37,18 +37,30 @@ struct checkpoint_info {
   const char *data;       /* what it was trained on, a text of the caller's (same_data.h); writing only, may be NULL */
 };
 
+/* Which checkpoints stay: the newest (0: all), those of steps that are multiples of `every` (0: none), for good, and the one of
+ * the lowest validation loss. */
+struct checkpoint_keep {
+  int64_t newest, every;
+};
+
 /* Writes step `info->step` into `folder` (RUN/checkpoints) and prunes. Collective. On any failure (full disk, folder not
  * writable) every rank gets the same status and message, the temporary file is removed, and index and earlier files stand;
  * later saves are not affected. Entries of later steps, and of the same one, give way to the new one. A layer that several
  * ranks hold is written by the lowest. With m or v NULL (on all ranks) only weights are stored. */
 int checkpoint_write_all(struct comm *comm, const char *folder, const struct model *model, const char *model_json,
                          const char *deck, const struct checkpoint_info *info, const struct checkpoint_part *part,
-                         int64_t keep);
+                         struct checkpoint_keep keep);
+
+/* The lowest validation loss of a checkpoint of this folder, INFINITY when none is marked. By rank 0. */
+double checkpoint_get_best(const char *folder);
+/* Marks the checkpoint of a step as the one of the lowest validation loss, in the place of the one before, and prunes. By rank
+ * 0. */
+int checkpoint_set_best(const char *folder, int64_t step, double loss, struct checkpoint_keep keep);
 
 /* Finds the newest valid checkpoint of a folder on rank 0 and tells all: *path is owned by the caller, NULL when there is
  * none. Damaged ones are named in a warning and passed over; where none of those that are there is whole it is
  * STATUS_FAILED. A file that is not in the index is taken only when no listed one is whole and its arrays agree with their
- * hashes. Temporary files are deleted. Collective. */
+ * hashes. Temporary files are deleted, and files that a save had in hand when it was killed. Collective. */
 int checkpoint_find_all(struct comm *comm, const char *folder, char **path, int64_t *step);
 
 /* As checkpoint_find_all, of a folder that another job may write into: only what the index lists counts, and nothing is

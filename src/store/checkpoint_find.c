@@ -74,6 +74,8 @@ static int find_newest(const char *folder, struct checkpoint_vigil *vigil, char 
   if (checkpoint_index_read(folder, &index)) log_warn("%s", error_text());
   scan_folder(folder, &index, &unlisted);
   *path = find_listed(folder, &index, vigil, step, &n_damaged);
+  /* With a whole one in hand: what a killed save has left may be all that there is. */
+  if (*path && checkpoint_keep_clean(folder, &index)) log_warn("%s", error_text());
   if (!*path) *path = find_unlisted(folder, &unlisted, vigil, step);
   n_damaged += unlisted.n;
   checkpoint_index_fini(&index);

@@ -69,14 +69,25 @@ void checkpoint_follow(struct comm *comm);
 
 /* ---- checkpoint_index.c: index.txt ---- */
 
+enum { CHECKPOINT_NAME_BYTES = 64 };
+
 struct checkpoint_entry {
   int64_t step, bytes;
   uint64_t hash;
-  char name[64];
+  char name[CHECKPOINT_NAME_BYTES];
+  bool is_kept;     /* for good */
+  bool is_best;     /* of the lowest validation loss */
+  double best_loss; /* that, when it is */
 };
+
+/* Beside the files that are listed, those that a save has in hand: the one that it is about to list, and those that it has
+ * taken off the list and not removed yet. Should it be killed in between, the next life knows them and removes them; a file
+ * that the index does not name at all is nobody's to remove. */
 struct checkpoint_index {
   struct checkpoint_entry *entries; /* in ascending steps */
   int64_t n;
+  char (*loose)[CHECKPOINT_NAME_BYTES];
+  int64_t n_loose;
 };
 
 /* Reads folder/index.txt; lines that make no sense are left out with a warning. Not there: empty. */
@@ -84,12 +95,23 @@ int checkpoint_index_read(const char *folder, struct checkpoint_index *index);
 int checkpoint_index_write(const char *folder, const struct checkpoint_index *index);
 void checkpoint_index_add(struct checkpoint_index *index, const struct checkpoint_entry *entry);
 const struct checkpoint_entry *checkpoint_index_find(const struct checkpoint_index *index, const char *name);
+void checkpoint_index_add_loose(struct checkpoint_index *index, const char *name);
 void checkpoint_index_fini(struct checkpoint_index *index);
 
 /* Checks a file against its entry, reading all of it; a file that has just been checked and has not changed is not read
  * again. STATUS_FAILED names file and difference. */
 int checkpoint_verify(const char *path, const struct checkpoint_entry *entry, void (*poll)(void *context),
                       void *context);
+
+/* ---- checkpoint_keep.c: which files stay ---- */
+
+/* Takes off the list what is not to stay. */
+void checkpoint_keep_newest(struct checkpoint_index *index, struct checkpoint_keep keep);
+/* Takes the entry at a place off the list. */
+void checkpoint_keep_drop(struct checkpoint_index *index, int64_t at);
+/* Removes the loose files and writes the index without them; nothing when there are none. What cannot be removed stays loose,
+ * with a warning. */
+int checkpoint_keep_clean(const char *folder, struct checkpoint_index *index);
 
 /* checkpoint_read.c: checks every array of a file that is in no index against its own hash. */
 int checkpoint_check_content(const char *path, void (*poll)(void *context), void *context);

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,42 @@
 #include "store/checkpoint_impl.h"
 #include "store/disk.h"
 
-/* Parses one line; false when it is no entry. A name leads nowhere else than into the folder. */
-static bool parse_line(const char *line, struct checkpoint_entry *entry) {
+static const char LOOSE[] = "# loose: ";
+
+/* A name leads nowhere else than into the folder. */
+static bool is_name(const char *name) { return *name && !strchr(name, '/') && name[0] != '.'; }
+
+/* What may stand behind the name; words of a newer program are passed over. */
+static bool parse_words(char *words, struct checkpoint_entry *entry) {
+  char *rest;
+  for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+    char *end = word;
+    if (!strcmp(word, "kept")) entry->is_kept = true;
+    if (strncmp(word, "best=", 5)) continue;
+    entry->best_loss = strtod(word + 5, &end);
+    entry->is_best = end > word + 5 && *end == '\0' && isfinite(entry->best_loss);
+  }
+  return true;
+}
+
+/* Parses one line; false when it is no entry. */
+static bool parse_line(char *line, struct checkpoint_entry *entry) {
   int end = 0;
+  *entry = (struct checkpoint_entry){0};
   if (sscanf(line, "%" SCNd64 " %" SCNd64 " %" SCNx64 " %63s%n", &entry->step, &entry->bytes, &entry->hash, entry->name,
              &end) != 4)
     return false;
-  return line[end] == '\0' && entry->step >= 0 && entry->bytes > 0 && !strchr(entry->name, '/') &&
-         entry->name[0] != '.';
+  if ((line[end] != '\0' && line[end] != ' ') || entry->step < 0 || entry->bytes <= 0 || !is_name(entry->name))
+    return false;
+  return parse_words(line + end, entry);
+}
+
+/* A comment may name a file in hand; one of our names only. */
+static void parse_comment(const char *line, struct checkpoint_index *index) {
+  const char *name = line + sizeof LOOSE - 1;
+  size_t bytes = strlen(line);
+  if (strncmp(line, LOOSE, sizeof LOOSE - 1) || strlen(name) >= CHECKPOINT_NAME_BYTES || !is_name(name)) return;
+  if (!strncmp(name, "step-", 5) && !strcmp(line + bytes - 3, ".h5")) checkpoint_index_add_loose(index, name);
 }
 
 int checkpoint_index_read(const char *folder, struct checkpoint_index *index) {
@@ -30,7 +59,9 @@ int checkpoint_index_read(const char *folder, struct checkpoint_index *index) {
   for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest)) {
     struct checkpoint_entry entry;
     number++;
-    if (line[0] == '#') continue;
+    line[strcspn(line, "\r")] = '\0';
+    if (line[0] == '#') parse_comment(line, index);
+    if (line[0] == '#' || line[0] == '\0') continue;
     if (parse_line(line, &entry))
       checkpoint_index_add(index, &entry);
     else
@@ -41,12 +72,25 @@ int checkpoint_index_read(const char *folder, struct checkpoint_index *index) {
   return status;
 }
 
+/* The words behind the name. */
+static void format_words(const struct checkpoint_entry *entry, char *text, size_t size) {
+  int n = snprintf(text, size, "%s", entry->is_kept ? " kept" : "");
+  if (entry->is_best) snprintf(text + n, size - (size_t)n, " best=%.17g", entry->best_loss);
+}
+
 int checkpoint_index_write(const char *folder, const struct checkpoint_index *index) {
   char *text = mem_strdup("# step bytes xxh3 file\n");
   for (int64_t i = 0; i < index->n; i++) {
     const struct checkpoint_entry *entry = &index->entries[i];
-    char *longer = mem_format("%s%" PRId64 " %" PRId64 " %016" PRIx64 " %s\n", text, entry->step, entry->bytes,
-                              entry->hash, entry->name);
+    char words[64];
+    format_words(entry, words, sizeof words);
+    char *longer = mem_format("%s%" PRId64 " %" PRId64 " %016" PRIx64 " %s%s\n", text, entry->step, entry->bytes,
+                              entry->hash, entry->name, words);
+    mem_free(text);
+    text = longer;
+  }
+  for (int64_t i = 0; i < index->n_loose; i++) {
+    char *longer = mem_format("%s%s%s\n", text, LOOSE, index->loose[i]);
     mem_free(text);
     text = longer;
   }
@@ -70,8 +114,16 @@ const struct checkpoint_entry *checkpoint_index_find(const struct checkpoint_ind
   return NULL;
 }
 
+void checkpoint_index_add_loose(struct checkpoint_index *index, const char *name) {
+  for (int64_t i = 0; i < index->n_loose; i++)
+    if (!strcmp(index->loose[i], name)) return;
+  index->loose = mem_resize(index->loose, sizeof *index->loose * (size_t)(index->n_loose + 1));
+  snprintf(index->loose[index->n_loose++], CHECKPOINT_NAME_BYTES, "%s", name);
+}
+
 void checkpoint_index_fini(struct checkpoint_index *index) {
   mem_free(index->entries);
+  mem_free(index->loose);
   *index = (struct checkpoint_index){0};
 }
 

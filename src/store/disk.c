@@ -171,7 +171,7 @@ int disk_write_text(const char *path, const char *text) {
 int disk_read_text(const char *path, char **text) {
   *text = NULL;
   int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0 && errno == ENOENT) return STATUS_OK;
+  if (descriptor < 0 && (errno == ENOENT || errno == ENOTDIR)) return STATUS_OK;
   struct stat status;
   int failure = descriptor < 0 || fstat(descriptor, &status) ? errno : 0;
   if (!failure) {

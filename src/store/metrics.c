@@ -358,7 +358,6 @@ int metrics_open(struct rundir *dir, int64_t last_step) {
 int metrics_append(struct rundir *dir, const struct metrics_row *row) {
   char line[LINE_BYTES];
   format_row(row, line, sizeof line);
-  rundir_beat(dir);
   int status = append_line(dir->metrics, dir->metrics_path, line);
   return status ? status : append_object(dir, row);
 }

@@ -320,3 +320,9 @@ int trace_close_all(struct trace **trace) {
   free_trace(trace);
   return status ? status : comm_agree_all(comm, closed);
 }
+
+void trace_discard(struct trace **trace) {
+  if (!*trace) return;
+  if ((*trace)->file) h5_discard(&(*trace)->file);
+  free_trace(trace);
+}

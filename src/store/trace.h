@@ -55,5 +55,7 @@ void trace_flush_alone(struct trace *trace);
 int trace_put_comparison(struct trace *trace, const struct comparison *comparison);
 /* Flushes and closes. Frees also on failure. Collective. */
 int trace_close_all(struct trace **trace);
+/* Frees, and leaves the file as the last flush left it. Not collective; NULL is allowed. */
+void trace_discard(struct trace **trace);
 
 #endif
