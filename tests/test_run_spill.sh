@@ -35,10 +35,10 @@ ends 0
 train disk 2 $(moved disk)
 ends 0
 for kind in EV LD SW SR; do
-  check grep -qE "^ +$kind +4 +[0-9.]+ +[0-9.]+ +[0-9.]+$" disk.out || fail "the end has no prediction of four $kind"
+  check grep -qE "^ +$kind +4 +[0-9.]+ +[0-9.]+ +[0-9.]+$" disk/report.txt || fail "the report has no prediction of four $kind"
 done
-output=$work/disk.out
-says 'copies of blocks and their files kept cores busy for [0-9.]+ ms a step'
+check grep -qE 'copies of blocks and their files kept cores busy for [0-9.]+ ms a step' disk/report.txt ||
+  fail "the report does not say what copies take"
 check grep -qE '^ +"copy_cpu_ms": 0\.[0-9]+,$|^ +"copy_cpu_ms": [1-9][0-9.]*,$' <("$penstock" report disk --json) || fail "no CPU time"
 check grep -qE '^ +"copy_cpu_ms": 0\.0,$' <("$penstock" report plain --json) || fail "CPU time of no copies"
 same_run plain disk
@@ -69,8 +69,7 @@ train some 4 -D pipeline.planner=file -D "pipeline.plan_file=$work/some.h5" -D d
 ends 0
 train plain4 1 --single -D data.global_batch=16
 same_run plain4 some
-says_kinds() { check grep -qE "^ +$1 +$2 " "$output" || fail "the end has no $2 nodes of kind $1"; }
-output=$work/some.out
+says_kinds() { check grep -qE "^ +$1 +$2 " some/report.txt || fail "the report has no $2 nodes of kind $1"; }
 says_kinds EV 16
 says_kinds LD 16
 "$penstock" plan "$deck" -D pipeline.planner=file -D "pipeline.plan_file=$work/some.h5" -D data.global_batch=16 \
