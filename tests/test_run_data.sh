@@ -113,6 +113,28 @@ ends 0
 train validation 2 -D data.validation=A/data -D run.evaluate_every=1
 ends 0
 
+name="weights to begin from that differ between ranks"
+cp "$(get_checkpoint whole)" A/init.h5
+cp "$(get_checkpoint order)" C/init.h5
+train_in init A C -D model.init_from=init.h5
+refused "on rank 1 .*init.h5 is not the same on all ranks: here it is of step 3, .*, on rank 0 .* of step 6, "
+cp A/init.h5 C/init.h5
+train_in begun A C -D model.init_from=init.h5
+ends 0
+
+name="tables of times that differ between ranks"
+{
+  echo layer,forward_ms,input_ms,weight_ms,recompute_ms,kept_bytes,kept_weight_bytes,parameter_bytes,output_bytes
+  for layer in $(seq 0 9); do echo "$layer,1,1,1,1,8,8,8,8"; done
+} > A/times.csv
+sed 's/^3,1/3,2/' A/times.csv > C/times.csv
+timed=(-D device.backend=timed -D cost.table=times.csv -D run.steps=2)
+train_in timed A C "${timed[@]}"
+refused "on rank 1 .*cost.table: times.csv is another file than that of rank 0"
+cp A/times.csv C
+train_in timed A C "${timed[@]}"
+ends 0
+
 # A configuration in a file, in two lives.
 name="a configuration that changed"
 write_config() {

@@ -1,5 +1,6 @@
 /* Megatron token files: what the writer makes against bytes put together by hand, reading against the ids that were
  * written, files beyond 4 GiB, text and JSON lines, and damaged indexes. */
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -167,6 +168,91 @@ static void test_many_sequences(void) {
           error_text());
 }
 
+/* ---- content ---- */
+
+static uint64_t get_fingerprint(const char *prefix) {
+  struct tokens *file;
+  uint64_t fingerprint = 0;
+  T_CHECK(tokens_open(prefix, 0, &file) == 0, "%s", error_text());
+  if (file) fingerprint = file->fingerprint;
+  tokens_close(&file);
+  return fingerprint;
+}
+
+/* PREFIX.bin of one document of n int32 tokens, all zeros but for those at `at` (-1: none), a hole on the disk. */
+static void write_long(const char *prefix, int64_t n, int64_t at) {
+  const int32_t length = (int32_t)n, one = 1;
+  char path[300];
+  struct raw_index index = {.type = 4, .token_bytes = 4, .n = 1, .length = &length};
+  raw_write_index(prefix, &index);
+  snprintf(path, sizeof path, "%s.bin", prefix);
+  FILE *out = fopen(path, "wb");
+  T_CHECK(out && ftruncate(fileno(out), 4 * n) == 0, "%s", path);
+  if (at >= 0) T_CHECK(pwrite(fileno(out), &one, sizeof one, 4 * at) == sizeof one, "%s", path);
+  fclose(out);
+}
+
+/* The same for equal content under any name; another for any other token, length or document, while the file is hashed
+ * whole; of a longer one for its ends and its size. */
+static void test_fingerprint(void) {
+  const char *a = raw_path("print-a"), *b = raw_path("print-b");
+  const int32_t lengths[2][2] = {{3, 2}, {2, 3}}, ids[5] = {7, 8, 9, 10, 11}, others[5] = {7, 8, 9, 10, 12};
+  raw_write_documents(a, 4, lengths[0], 2, ids);
+  raw_write_documents(b, 4, lengths[0], 2, ids);
+  uint64_t first = get_fingerprint(a);
+  T_CHECK(first == get_fingerprint(b), "equal files differ");
+  raw_write_documents(b, 4, lengths[1], 2, ids);
+  T_CHECK(first != get_fingerprint(b), "other documents are not seen");
+  raw_write_documents(b, 4, lengths[0], 2, others);
+  T_CHECK(first != get_fingerprint(b), "another token is not seen");
+  raw_write_documents(b, 8, lengths[0], 2, ids);
+  T_CHECK(first != get_fingerprint(b), "another type is not seen");
+  const int64_t n = (40 << 20) / 4;
+  write_long(a, n, -1);
+  first = get_fingerprint(a);
+  write_long(b, n, -1);
+  T_CHECK(first == get_fingerprint(b), "equal long files differ");
+  const int64_t places[] = {0, 16383, n - 1, n - 16384};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    write_long(b, n, places[i]);
+    T_CHECK(first != get_fingerprint(b), "the token at %d is not seen", (int)places[i]);
+  }
+  write_long(b, n + 1, -1);
+  T_CHECK(first != get_fingerprint(b), "another size is not seen");
+}
+
+/* A file that is cut or written over while it is open is an error with its name, not a signal; one that was only touched is
+ * read on. */
+static void test_changes(void) {
+  const char *prefix = raw_path("changes");
+  int32_t lengths[2] = {3000, 5000}, *ids = calloc(8000, sizeof *ids), out[100];
+  char path[300];
+  struct tokens *file;
+  for (int part = 0; part < 2; part++) {
+    raw_write_documents(prefix, 8, lengths, 2, ids);
+    T_CHECK(tokens_open(prefix, 257, &file) == 0 && tokens_read(file, 7000, 100, out) == 0, "%s", error_text());
+    snprintf(path, sizeof path, "%s.%s", prefix, part ? "bin" : "idx");
+    T_CHECK(truncate(path, 40) == 0, "truncate");
+    clock_sleep(0.15);
+    T_CHECK(tokens_read(file, 7000, 100, out) == STATUS_FAILED && strstr(error_text(), path) &&
+                strstr(error_text(), "it has 40 bytes"),
+            "%s", error_text());
+    tokens_close(&file);
+  }
+  raw_write_documents(prefix, 8, lengths, 2, ids);
+  T_CHECK(tokens_open(prefix, 257, &file) == 0, "%s", error_text());
+  clock_sleep(0.15);
+  raw_write_documents(prefix, 8, lengths, 2, ids);
+  T_CHECK(tokens_read(file, 0, 100, out) == 0, "%s", error_text());
+  ids[4000] = 5;
+  clock_sleep(0.15);
+  raw_write_documents(prefix, 8, lengths, 2, ids);
+  T_CHECK(tokens_read(file, 0, 100, out) == STATUS_FAILED && strstr(error_text(), "its content is another"), "%s",
+          error_text());
+  tokens_close(&file);
+  free(ids);
+}
+
 /* ---- text ---- */
 
 static int write_text(const char *prefix, const char *path, const char *content, int64_t bytes, bool jsonl,
@@ -318,6 +404,8 @@ int main(void) {
   test_round_trip(70000, TOKENS_INT32, INT32_MAX);
   test_write_refusals();
   test_many_sequences();
+  test_fingerprint();
+  test_changes();
   test_text();
   test_jsonl();
   test_damage();

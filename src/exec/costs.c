@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "cost/profile.h"
@@ -83,6 +84,21 @@ static void share_profile_all(struct comm *comm, struct profile **profile) {
   mem_free(model);
 }
 
+/* A table is read by every rank, maybe from a disk of its own. */
+static int compare_table_all(struct comm *comm, const struct params *params) {
+  uint64_t mine = 0, theirs;
+  int64_t bytes;
+  if (params->cost.source != PARAMS_COST_SOURCE_TABLE) return STATUS_OK;
+  int status = comm_agree_all(comm, hash_file(params->cost.table, &mine, &bytes));
+  if (status) return status;
+  theirs = mine;
+  comm_broadcast_all(comm, 0, &theirs, sizeof theirs);
+  if (mine != theirs)
+    status = error_raise(STATUS_MISTAKE, "cost.table: %s is another file than that of rank 0 (%s)", params->cost.table,
+                         comm_get_host(comm, 0));
+  return comm_agree_all(comm, status);
+}
+
 int costs_open_all(struct comm *comm, const struct params *params, const struct model *model, const char *device,
                    struct cost **cost, char **notes) {
   struct profile *profile = NULL;
@@ -92,7 +108,8 @@ int costs_open_all(struct comm *comm, const struct params *params, const struct 
     share_text_all(comm, &reason);
     share_profile_all(comm, &profile);
   }
-  int status = create(params, model, comm_get_size(comm), device, profile, reason, cost, notes);
+  int status = comm_agree_all(comm, create(params, model, comm_get_size(comm), device, profile, reason, cost, notes));
+  if (!status) status = compare_table_all(comm, params);
   profile_destroy(&profile);
   mem_free(reason);
   return status;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
@@ -120,12 +121,45 @@ static struct checkpoint_job *list_jobs(const struct load *load, int64_t *n, int
   return jobs;
 }
 
+/* What tells a file from another: its step, its seed, and the hashes of the first and the last of its arrays. */
+static int identify(const struct load *load, const struct checkpoint_info *info, char *text, size_t size) {
+  const int64_t ends[2] = {0, load->n_slots - 1};
+  uint64_t hash = 0;
+  int status = STATUS_OK;
+  for (int i = 0; i < 2 && load->n_slots > 0 && !status; i++) {
+    char path[CHECKPOINT_PATH_BYTES], *own = NULL;
+    checkpoint_get_path(&load->slots[ends[i]], path);
+    status = h5_read_text(load->file, path, "xxh3", &own);
+    if (own) hash = hash_bytes(own, strlen(own), hash);
+    mem_free(own);
+  }
+  memset(text, 0, size);
+  snprintf(text, size, "step %" PRId64 ", seed %" PRIu64 ", content %016" PRIx64, info->step, info->seed, hash);
+  return status;
+}
+
+/* Every rank reads the file by its name, which may lead to another copy on each node. */
+static int compare_copies_all(const struct load *load, const struct checkpoint_info *info) {
+  char mine[96], theirs[96];
+  int status = comm_agree_all(load->comm, identify(load, info, mine, sizeof mine));
+  if (status) return status;
+  memcpy(theirs, mine, sizeof theirs);
+  comm_broadcast_all(load->comm, 0, theirs, sizeof theirs);
+  if (strcmp(mine, theirs))
+    status = error_raise(STATUS_MISTAKE,
+                         "%s is not the same on all ranks: here it is of %s, on rank 0 (%s) of %s: give every node the "
+                         "same copy",
+                         load->path, mine, comm_get_host(load->comm, 0), theirs);
+  return comm_agree_all(load->comm, status);
+}
+
 static int run_load_all(struct load *load, struct checkpoint_info *info) {
   int64_t n_layers = 0, n_jobs, *bytes;
   int status = h5_open(load->path, false, &load->file);
   if (!status) status = checkpoint_read_info(load->file, load->path, info, &n_layers);
   if (!status) status = check_model(load, n_layers);
   status = comm_agree_all(load->comm, status);
+  if (!status) status = compare_copies_all(load, info);
   if (status) return status;
   if (load->unlisted) log_warn("%s is in no index.txt: what cannot be checked is trusted", load->path);
   struct checkpoint_job *jobs = list_jobs(load, &n_jobs, &bytes);
