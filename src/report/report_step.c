@@ -198,6 +198,7 @@ static void add_gap(const struct step_view *v, struct report *report, struct rep
   double begin = 0, gone = free;
   const struct node_row *block = need.is_norm ? NULL : find_block(v, node, free, &begin);
   if (block) {
+    free = there; /* a send of this rank that ended before the block did held nothing up, as the simulator has it */
     gone = clamp(block->end_s, free, node->start_s);
     double exposed = block->end_s - clamp(begin, from, block->end_s);
     sum->block_exposed += exposed;
