@@ -1,6 +1,7 @@
 /* Looks into the files of a run for tests/test_run_*.sh:
  *   run_helper compare A.h5 B.h5   exit 0 when two checkpoints hold the same bits, 1 naming what differs
  *   run_helper drop FILE.h5 NAME   removes an attribute of the root, as files of before have it not
+ *   run_helper attributes FILE.h5 NAME...   a line for each attribute of the root: its number or text, "none"
  *   run_helper trace RUN/trace.h5  a line "STEP NODES" for each step, then one "ranks N", the ranks of the last step */
 #include <hdf5.h>
 #include <inttypes.h>
@@ -139,10 +140,34 @@ static int print_trace(const char *path) {
   return 0;
 }
 
+/* ---- attributes ---- */
+
+/* Attributes of the root, a line each: a number, or a text. */
+static int print_attributes(const char *path, char **names) {
+  struct h5_file *file;
+  int status = h5_open(path, false, &file);
+  for (; !status && *names; names++) {
+    double number;
+    char *text = NULL;
+    if (!h5_read_double(file, "/", *names, &number))
+      printf("%.17g\n", number);
+    else if (!h5_read_text(file, "/", *names, &text))
+      printf("%s\n", text);
+    else
+      printf("none\n");
+    mem_free(text);
+  }
+  if (status) fprintf(stderr, "%s\n", error_text());
+  h5_close(&file);
+  return status;
+}
+
 int main(int argc, char **argv) {
   if (argc == 4 && !strcmp(argv[1], "compare")) return compare(argv[2], argv[3]);
   if (argc == 3 && !strcmp(argv[1], "trace")) return print_trace(argv[2]);
   if (argc == 4 && !strcmp(argv[1], "drop")) return drop(argv[2], argv[3]);
-  fprintf(stderr, "usage: run_helper compare A.h5 B.h5 | drop FILE.h5 NAME | trace TRACE.h5\n");
+  if (argc > 3 && !strcmp(argv[1], "attributes")) return print_attributes(argv[2], argv + 3);
+  fprintf(stderr,
+          "usage: run_helper compare A.h5 B.h5 | drop FILE.h5 NAME | trace TRACE.h5 | attributes FILE.h5 NAME...\n");
   return 2;
 }

@@ -45,6 +45,15 @@ for family in llama gpt2; do
   check diff before after > differences || fail "the folder changed: $(head -n 4 differences)"
 done
 
+# What other programs need of a checkpoint stands in it: here of a configuration that left most to defaults.
+name="the configuration in a checkpoint"
+get_attributes() { "$helper" attributes "$(get_checkpoint gpt2)" "$@"; }
+get_attributes tie_word_embeddings eos_token_id n_inner vocab_size activation_function model_type bos_token_id > found
+check diff <(printf '%s\n' 1 256 128 257 gelu_new gpt2 none) found > differences || fail "$(cat differences)"
+check [ "$(get_attributes layer_norm_epsilon)" = 1.0000000000000001e-05 ] || fail "no epsilon"
+check [ "$(get_attributes loss validation_loss)" = "$(tail -n 1 gpt2/metrics.csv |
+  awk -F, '{ printf "%.17g\n%.17g", $2, $9 }')" ] || fail "the checkpoint has another loss than metrics.csv"
+
 name="whole files, each by itself"
 evaluate 3 --data other --data few --json
 ends 0

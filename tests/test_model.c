@@ -488,9 +488,38 @@ static void test_init_values(void) {
   model_destroy(&model);
 }
 
+/* The whole configuration makes the model that it was made of, and keeps what it does not know. */
+static void test_whole_config(void) {
+  static const char *const texts[] = {
+      "{\"model_type\": \"gpt2\"}",
+      "{\"architecture\": \"gpt2\", \"n_embd\": 64, \"n_head\": 4, \"n_layer\": 2, \"layer_norm_epsilon\": 1e-6, "
+      "\"activation_function\": \"relu\", \"tie_word_embeddings\": false}",
+      "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+      "\"attention_bias\": true, \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 500000.0}}",
+      "{\"model_type\": \"mistral\", \"sliding_window\": null, \"rms_norm_eps\": 1e-5, \"head_dim\": 96}",
+      "{\"model_type\": \"qwen2\", \"tie_word_embeddings\": true, \"eos_token_id\": 7, \"initializer_range\": 0.1}"};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    char *notes = NULL;
+    struct model *model = create(texts[i], &notes);
+    char *text = model_format_config(model, texts[i], -1, 256);
+    mem_free(notes);
+    struct model *again = create(text, &notes);
+    mem_free(notes);
+    T_CHECK(!memcmp(&model->config, &again->config, sizeof model->config), "%s is not %s", text, texts[i]);
+    T_CHECK(model->n_parameters == again->n_parameters, "%s", text);
+    T_CHECK(strstr(text, "_epsilon\": ") || strstr(text, "rms_norm_eps\": "), "%s", text);
+    T_CHECK(strstr(text, i == 4 ? "\"eos_token_id\": 7" : "\"eos_token_id\": 256"), "%s", text);
+    T_CHECK(strstr(text, "\"bos_token_id\": null") && strstr(text, "tie_word_embeddings"), "%s", text);
+    mem_free(text);
+    model_destroy(&model);
+    model_destroy(&again);
+  }
+}
+
 int main(void) {
   test_gpt2_defaults();
   test_llama_defaults();
+  test_whole_config();
   test_counts();
   test_llama_keys();
   test_refusals();

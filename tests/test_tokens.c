@@ -106,6 +106,34 @@ static void test_write_refusals(void) {
   T_CHECK(!raw_read(prefix, "bin.tmp", &bytes) && !raw_read(prefix, "idx.tmp", &bytes), "temporary files are left");
 }
 
+/* Documents {7, 1, 2, 9}, {7, 3, 9} and so on as given; what begins and ends all of them, and is nowhere else. */
+static void check_edges(const char *what, const int32_t *ids, const int *lengths, int n, int32_t begin, int32_t end) {
+  const char *prefix = raw_path("edges");
+  struct tokens_writer *writer;
+  struct tokens *file = NULL;
+  int32_t found[2] = {-2, -2};
+  T_CHECK(tokens_write_begin(prefix, 257, &writer) == 0, "%s", error_text());
+  for (int d = 0; d < n; ids += lengths[d++]) {
+    tokens_write_tokens(writer, ids, lengths[d]);
+    tokens_write_end_document(writer);
+  }
+  T_CHECK(tokens_write_end(&writer) == 0 && tokens_open(prefix, 257, &file) == 0, "%s", error_text());
+  if (!file) return;
+  tokens_find_edges(file, &found[0], &found[1]);
+  T_CHECK(found[0] == begin && found[1] == end, "%s: %d and %d", what, found[0], found[1]);
+  tokens_close(&file);
+}
+
+static void test_edges(void) {
+  check_edges("both", (const int32_t[]){7, 1, 2, 9, 7, 3, 9}, (const int[]){4, 3}, 2, 7, 9);
+  check_edges("an end", (const int32_t[]){1, 2, 9, 3, 9}, (const int[]){3, 2}, 2, -1, 9);
+  check_edges("one document", (const int32_t[]){7, 1, 2, 9}, (const int[]){4}, 1, -1, 9);
+  check_edges("an end that is inside too", (const int32_t[]){1, 9, 9, 3, 9}, (const int[]){3, 2}, 2, -1, -1);
+  check_edges("other ends", (const int32_t[]){7, 2, 9, 7, 8}, (const int[]){3, 2}, 2, 7, -1);
+  check_edges("empty documents", (const int32_t[]){7, 2, 9, 9, 7, 9}, (const int[]){3, 0, 1, 2}, 4, 7, 9);
+  check_edges("nothing", (const int32_t[]){9}, (const int[]){1}, 1, -1, -1);
+}
+
 /* ---- large files ---- */
 
 static bool make_sparse(const char *prefix, int64_t bytes, int64_t at, const int32_t *ids, int n) {
@@ -403,6 +431,7 @@ int main(void) {
   test_round_trip(65537, TOKENS_INT32, 3);
   test_round_trip(70000, TOKENS_INT32, INT32_MAX);
   test_write_refusals();
+  test_edges();
   test_many_sequences();
   test_fingerprint();
   test_changes();

@@ -106,6 +106,10 @@ int tokens_check_unchanged(const struct tokens *file);
  * from tokens_check_unchanged. */
 int tokens_read(const struct tokens *file, int64_t position, int64_t n, int32_t *out);
 
+/* tokens_edges.c: the ids that begin and end every document and are nowhere else, of documents spread over the file; -1: there
+ * is none. */
+void tokens_find_edges(const struct tokens *file, int32_t *begin, int32_t *end);
+
 /* ---- tokens_check.c, tokens_check_ids.c ---- */
 
 /* Receives one fault. `text` is a line without newline and ends with the call. */

@@ -34,8 +34,8 @@ struct run {
 
   struct topo topo;
   struct model *model;
-  char *model_json;
-  char *deck; /* used.yml's text, stored in every HDF5 file */
+  char *model_json, *config; /* as it was given; whole */
+  char *deck;                /* used.yml's text, stored in every HDF5 file */
   struct dataset *train, *validation;
   char *data; /* what is trained on, for checkpoints (same_data.h) */
   struct plan *plan;

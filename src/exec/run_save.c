@@ -28,6 +28,7 @@ int run_save_all(struct run *run) {
                                  .next_sample = run->next_sample,
                                  .tokens = run->tokens,
                                  .seed = (uint64_t)run->params->run.seed,
+                                 .config = run->config,
                                  .row = run->row,
                                  .data = run->data};
   status = checkpoint_write_all(run->comm, folder, run->model, run->model_json, run->deck, &info, &part, get_keep(run));

@@ -128,6 +128,13 @@ static int open_data_all(struct run *run) {
   return comm_agree_all(run->comm, status);
 }
 
+/* For those who read checkpoints: the configuration without defaults, and the ids that the documents show. */
+static void describe_config(struct run *run) {
+  int32_t begin, end;
+  tokens_find_edges(dataset_get_file(run->train, 0), &begin, &end);
+  run->config = model_format_config(run->model, run->model_json, begin, end);
+}
+
 static int64_t get_longest(const struct run *run) {
   int64_t length = dataset_get_longest(run->train);
   int64_t other = run->validation ? dataset_get_longest(run->validation) : 0;
@@ -248,6 +255,7 @@ static int begin_all(struct run *run) {
 static int prepare_all(struct run *run) {
   setup_warn_idle(run->params);
   int status = open_content_all(run);
+  if (!status) describe_config(run);
   if (!status) status = comm_agree_all(run->comm, run_timed_open(run, run->found_step));
   if (!status)
     status = setup_deck_plan_all(run->comm, run->params, run->model, get_longest(run), get_share(run), &run->plan);
@@ -290,6 +298,7 @@ void run_close_all(struct run *run) {
   log_open_file(NULL);
   rundir_close(&run->dir);
   mem_free(run->model_json);
+  mem_free(run->config);
   mem_free(run->deck);
   mem_free(run->data);
   mem_free(run->found);

@@ -149,6 +149,11 @@ void model_destroy(struct model **model);
 /* cut.c: the same model with its first n_blocks blocks alone (at most as many as it has). Owned by the caller. */
 struct model *model_dup_blocks(const struct model *model, int32_t n_blocks);
 
+/* config_text.c: the model's configuration as a Hugging Face config.json in which no key is left to a default. `json` is the
+ * text that the model was made of, whose other keys stay; begin, end: ids of the beginning and end of a document where the text
+ * has none (bos_token_id, eos_token_id), -1: null. Owned by the caller. */
+char *model_format_config(const struct model *model, const char *json, int32_t begin, int32_t end);
+
 /* Fills a layer's parameter block with initial values: a function of (seed, layer, tensor, element) only. */
 void model_init_layer(const struct model *model, int32_t layer, uint64_t seed, float *block);
 

@@ -1,7 +1,9 @@
 /* A checkpoint is one HDF5 file, stored by layer so that it loads at any stage count: /layers/NNN/<tensor> weights,
  * /optimizer/m/NNN/<tensor>, /optimizer/v/NNN/<tensor>, each a contiguous dataset with its XXH3 as attribute `xxh3`;
  * attributes format, version, step, next_sample, tokens, seed, n_layers, model (the config's JSON), deck (used.yml's text),
- * data (what it was trained on), and what was measured of its step (the columns of metrics.csv, but those of an evaluation, which comes later).
+ * data (what it was trained on), config (the whole configuration as a Hugging Face config.json) and each of its numbers and
+ * texts under its own name, and what was measured of its step (the columns of metrics.csv, but those of an evaluation, which
+ * comes later).
  * Rank 0 writes the structure and reserves the room of the whole file, then every rank writes its own arrays at their
  * places; under a temporary name, synced, renamed; only then listed in checkpoints/index.txt (step, bytes, hash, file
  * name), which is rewritten atomically. Which stay says checkpoint_keep. The files are checked against the index (size,
@@ -33,6 +35,7 @@ struct checkpoint_info {
   int64_t next_sample; /* data position */
   int64_t tokens;      /* real tokens trained on so far */
   uint64_t seed;
+  const char *config;     /* model_format_config; borrowed, NULL: none. Written alone */
   struct metrics_row row; /* of the step, on rank 0; its step is 0 where it is not known */
   const char *data;       /* what it was trained on, a text of the caller's (same_data.h); writing only, may be NULL */
 };

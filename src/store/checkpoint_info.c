@@ -1,5 +1,6 @@
 /* What a checkpoint says of itself: the attributes of its file. */
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -47,6 +48,22 @@ static void read_row(struct h5_file *file, struct checkpoint_info *info) {
   if (isnan(info->row.loss)) info->row.step = 0;
 }
 
+/* Numbers, truths and texts of the configuration under their own names too; lists are in the text alone. */
+static int write_config(struct h5_file *file, const char *config) {
+  json_t *root = json_loads(config, 0, NULL), *value;
+  const char *name;
+  int status = h5_write_text(file, "/", "config", config);
+  json_object_foreach(root, name, value) {
+    if (status) break;
+    if (json_is_boolean(value)) status = h5_write_int(file, "/", name, json_is_true(value));
+    if (json_is_integer(value)) status = h5_write_int(file, "/", name, (int64_t)json_integer_value(value));
+    if (json_is_real(value)) status = h5_write_double(file, "/", name, json_real_value(value));
+    if (json_is_string(value)) status = h5_write_text(file, "/", name, json_string_value(value));
+  }
+  json_decref(root);
+  return status;
+}
+
 int checkpoint_write_info(struct h5_file *file, const struct checkpoint_info *info, const struct model *model,
                           const char *model_json, const char *deck) {
   const struct {
@@ -54,7 +71,9 @@ int checkpoint_write_info(struct h5_file *file, const struct checkpoint_info *in
     int64_t value;
   } numbers[] = {{"version", CHECKPOINT_VERSION}, {"step", info->step},          {"next_sample", info->next_sample},
                  {"tokens", info->tokens},        {"seed", (int64_t)info->seed}, {"n_layers", model->n_layers}};
-  int status = h5_write_text(file, "/", "format", CHECKPOINT_FORMAT);
+  /* First, so that no key of a configuration takes the place of what the file must say. */
+  int status = info->config ? write_config(file, info->config) : STATUS_OK;
+  if (!status) status = h5_write_text(file, "/", "format", CHECKPOINT_FORMAT);
   if (!status) status = h5_write_text(file, "/", "model", model_json);
   if (!status) status = h5_write_text(file, "/", "deck", deck);
   if (!status && info->data) status = h5_write_text(file, "/", "data", info->data);
