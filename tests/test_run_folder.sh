@@ -47,6 +47,13 @@ says_once "warning: "
 says "warning: .*is not in .*index.txt; its arrays agree"
 says "going on after step 4 from "
 
+name="a used.yml that was cut before run.steps: its default is not what was trained"
+cp -r base cut
+head -n 8 base/used.yml | head -c -1 > cut/used.yml
+train cut 2 "${more[@]}"
+ends 2
+says "'model.model_type' was not set when this run began"
+
 name="fewer steps than were trained"
 again fewer
 echo "FAILED on purpose" > fewer/STATUS

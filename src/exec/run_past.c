@@ -31,7 +31,8 @@ static struct past read_past(const struct run *run) {
   struct params old;
   char *used = make_path(run, "used.yml"), *text = NULL;
   if (!deck_read_text(used, &text) && !params_parse(text, NULL, 0, &old)) {
-    if (old.run.steps > past.steps) past.steps = old.run.steps;
+    /* Of a file that was cut: a default tells nothing of the last life. */
+    if (params_is_given(&old, PARAM_run_steps) && old.run.steps > past.steps) past.steps = old.run.steps;
     past.checkpoint_every = old.run.checkpoint_every;
     past.keeps_time = old.device.backend == PARAMS_BACKEND_TIMED;
     params_fini(&old);
