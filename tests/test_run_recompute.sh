@@ -66,7 +66,7 @@ for where in host disk; do
   for set in none full; do
     train other 2 "${twenty[@]}" "${leave[@]}" -D "pipeline.recompute=$set" -D "pipeline.swap_tier=$where"
     ends 0
-    check grep -qE '^ +EV +[1-9]' other.out || fail "no block leaves"
+    check grep -qE '^ +EV +[1-9]' other/report.txt || fail "no block leaves"
     same_run plain other
     rm -r other
   done
@@ -148,7 +148,7 @@ for life in 1 2; do
   start loaded 4 "${large[@]}"
   wait_until has_step loaded $((reached + 2))
   resident[life]=$(get_resident)
-  ask_stop loaded
+  touch loaded/stop
   wait_end
   status_is loaded "CHECKPOINTED step [0-9]+"
 done

@@ -56,16 +56,16 @@ check has_no_trace limited || fail "a trace that was not asked for"
 # Only the trace outgrows the limit; a rank alone has no shared memory that would.
 name="a limit on the size of files that the trace meets, continue"
 export UCX_TLS=self
-wide=(-D run.steps=100 -D data.global_batch=128 -D data.micro_batch=1 -D model.num_hidden_layers=1
+wide=(-D run.steps=400 -D data.global_batch=128 -D data.micro_batch=1 -D model.num_hidden_layers=1
   -D data.sequence_length=4)
 train first 1 "${wide[@]}" -D run.steps=1
-most=$(($(stat -c %s first/*.* first/checkpoints/* | sort -n | tail -n 1) / 1024 + 200))
+most=$(($(stat -c %s first/*.* first/checkpoints/* | sort -n | tail -n 1) / 1024 + 50))
 (ulimit -f $most && train traced 1 "${wide[@]}" -D run.on_save_error=continue; echo $code > code)
 code=$(cat code) output=$work/traced.out
 ends 0
 says "warning: .*traced/trace.h5.*; training goes on"
 status_is traced DONE
-check [ "$(get_last_step traced)" = 100 ] || fail "it ended after step $(get_last_step traced)"
+check [ "$(get_last_step traced)" = 400 ] || fail "it ended after step $(get_last_step traced)"
 check "$helper" trace traced/trace.h5 > trace || fail "the trace is gone: $(cat trace)"
 name="a limit on the size of files that the trace meets, stop"
 (ulimit -f $most && train traced2 1 "${wide[@]}" -D run.checkpoint_every=5; echo $code > code)
@@ -78,7 +78,7 @@ export UCX_TLS=self,sm
 train traced2 1 "${wide[@]}"
 ends 0
 says "going on after step [0-9]*[05] from "
-has_steps traced2 100
+has_steps traced2 400
 same_run traced traced2
 
 # metrics.csv lies on a disk of one page, which is full after some forty steps.
