@@ -194,7 +194,7 @@ touch over.bin
 sleep 0.5
 wait_until has_step over $(($(get_last_step over) + 5))
 tr '0' '1' < data.bin > over.new
-cat over.new > over.bin
+dd if=over.new of=over.bin conv=notrunc status=none # never shorter in between
 wait_end
 status_is over "FAILED .*over.bin changed while it was read: its content is another than it was"
 

@@ -257,9 +257,9 @@ says '^ +stage 0 on rank 0: .*, recomputes full$'
 says '^ +stage 5 on rank 0: .* parameters$'
 says '^ +rank 2 needs at most '
 check grep -qx '  chunks: 2  # what the planner takes' RUN/used.yml || fail "chunks in used.yml"
-run 1 0 report RUN --json
+run 1 0 report RUN --json # in milliseconds and in seconds
 check awk '/"R":/ { if ($2 + 0 > 0) r++ } /"W":/ { if ($2 + 0 > 0) w++ } /"B":/ { if ($2 + 0 > 0) b++ }
-  END { exit !(r == 1 && w == 3 && b == 0) }' out || fail "$last: busy by kind"
+  END { exit !(r == 2 && w == 6 && b == 0) }' out || fail "$last: busy by kind"
 run 1 0 report RUN
 says '^rank +F +% +R +% +I +% +W +% +U +%  \(busy, ms\)$'
 

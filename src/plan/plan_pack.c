@@ -45,11 +45,13 @@ static void visit_bool(struct packer *p, bool *value) {
 
 /* A name fills its array with zeros: what a longer name left behind it must not reach the hash. */
 static void visit_name(struct packer *p, char *name, size_t size) {
-  size_t length = strnlen(name, size);
+  bool ended = false;
   for (size_t i = 0; i < size; i++) {
-    char c = i < length ? name[i] : 0;
+    char c = p->mode == PACK_READ || ended ? 0 : name[i];
     visit_bytes(p, &c, 1);
-    if (p->mode == PACK_READ && !p->damaged) name[i] = c;
+    if (ended && c) p->damaged = true;
+    ended = ended || !c;
+    if (p->mode == PACK_READ) name[i] = c;
   }
 }
 
