@@ -394,7 +394,8 @@ static void check_reference(void) {
 /* Which keys may change, said a second time: a slip here would let a resumed run go on with other numbers. */
 static void check_flags(void) {
   static const char may_change[] =
-      "run.name run.folder run.steps run.log_every run.checkpoint_every run.keep_checkpoints run.on_save_error "
+      "run.name run.folder run.steps run.log_every run.checkpoint_every run.keep_checkpoints run.keep_every "
+      "run.keep_best run.on_save_error "
       "run.evaluate_every run.evaluate_steps run.trace_every run.trace_limit run.wall_time run.hang_timeout "
       "data.validation "
       "device.backend "

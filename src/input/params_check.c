@@ -96,9 +96,6 @@ static void check_evaluation(const struct check *check) {
       !params->data.validation.n)
     contradict(check, PARAM_run_evaluate_every, "is %lld, but 'data.validation' names no file",
                (long long)params->run.evaluate_every);
-  if (is_sound(check, PARAM_run_evaluate_every, PARAM_run_keep_best) && params->run.keep_best &&
-      params->run.evaluate_every == 0)
-    contradict(check, PARAM_run_keep_best, "needs 'run.evaluate_every' and 'data.validation' to know what is best");
 }
 
 /* Stages a rank as far as the deck tells; 0: the planner finds it out. */
