@@ -121,8 +121,11 @@ static void test_limits(void) {
   mem_free(command);
 }
 
-/* A limit on the address space of the process bounds what it may use. */
+/* A limit on the address space of the process bounds what it may use. The address sanitizer takes terabytes of it for itself. */
 static void test_room(struct comm *comm) {
+#ifdef __SANITIZE_ADDRESS__
+  (void)comm;
+#else
   struct rlimit old, limit;
   struct topo topo;
   T_CHECK(getrlimit(RLIMIT_AS, &old) == 0, "getrlimit");
@@ -134,6 +137,7 @@ static void test_room(struct comm *comm) {
   T_CHECK(topo_init_all(comm, &topo) == STATUS_OK && topo.memory_share_bytes < mem_get_room(), "share");
   topo_fini(&topo);
   setrlimit(RLIMIT_AS, &old);
+#endif
 }
 
 int main(int argc, char **argv) {
