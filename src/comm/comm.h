@@ -58,6 +58,8 @@ struct comm_request *comm_receive_begin(struct comm *comm, int peer, int tag, vo
 /* True when complete; then the request is freed and *request is NULL. Never blocks. A message of another size than asked
  * for ends the job with a message that names both. */
 bool comm_test(struct comm_request **request);
+/* Room for what is waited for; what is longer is cut off. */
+enum { COMM_WAIT_BYTES = 192 };
 /* Waits. `what` is what is waited for, for the watchdog's sentence "rank 1 ...: waits for rank 2: WHAT, for 8 s": a noun with
  * its article and no verb of waiting. */
 void comm_wait(struct comm *comm, struct comm_request **request, const char *what);

@@ -50,7 +50,7 @@ struct place {
   uint64_t pid_space; /* pids mean the same in processes with the same number here */
   double waited;      /* seconds without progress in a wait */
   int32_t peer;       /* waited for, -1: not one rank */
-  char node[64], what[160];
+  char node[64], what[COMM_WAIT_BYTES];
 };
 
 struct answer {

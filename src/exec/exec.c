@@ -318,12 +318,12 @@ static int32_t find_holder(const struct exec *x, int32_t next) {
 }
 
 /* What a waiting rank says to the watchdog, as comm_wait asks for it; returns the rank that it is waited of, or -1. */
-static int describe_wait(const struct exec *x, char *text, size_t size) {
+static int describe_wait(const struct exec *x, char text[COMM_WAIT_BYTES]) {
   int32_t next = get_next(x, STREAM_COMPUTE), holder = find_holder(x, next);
   char name[64], user[64] = "";
   if (next >= 0) dag_describe_node(&x->step->dag->nodes[next], user, sizeof user);
   if (holder < 0) {
-    snprintf(text, size, "memory or time for %s", next >= 0 ? user : "the end of the step");
+    snprintf(text, COMM_WAIT_BYTES, "memory or time for %s", next >= 0 ? user : "the end of the step");
     return -1;
   }
   struct dag_node node = x->step->dag->nodes[holder];
@@ -331,14 +331,14 @@ static int describe_wait(const struct exec *x, char *text, size_t size) {
   int peer = node.peer;
   node.peer = -1; /* the sentence names it */
   dag_describe_node(&node, name, sizeof name);
-  snprintf(text, size, "%s %s%s%s%s", peer < 0 ? "the node" : "the message", name,
+  snprintf(text, COMM_WAIT_BYTES, "%s %s%s%s%s", peer < 0 ? "the node" : "the message", name,
            peer >= 0 && sends ? " to be received" : "", *user ? ", before " : "", user);
   return peer;
 }
 
 static int run_nodes(struct exec *x) {
   int64_t fruitless = 0;
-  char what[160] = "";
+  char what[COMM_WAIT_BYTES] = "";
   int peer = -1;
   x->status = open_next(x);
   while (!x->status && x->n_done < x->n_nodes) {
@@ -352,7 +352,7 @@ static int run_nodes(struct exec *x) {
     }
     fruitless = moved ? 0 : fruitless + 1;
     if (moved) continue;
-    if (fruitless % 64 == 1) peer = describe_wait(x, what, sizeof what);
+    if (fruitless % 64 == 1) peer = describe_wait(x, what);
     x->way->wait(x, peer, fruitless, what);
   }
   if (!x->status && x->last_compute >= 0) exec_free_buffers(x, x->last_compute);

@@ -70,6 +70,8 @@ static unsigned char *find_page(const struct image *image, int64_t i) {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+static int64_t count_pages(int64_t bytes) { return (bytes + PAGE_BYTES - 1) / PAGE_BYTES; }
+
 /* ---- journal ---- */
 
 /* Where the pages begin. */
@@ -128,9 +130,24 @@ static int load_journal(struct image *image, bool *found) {
   return failure;
 }
 
-/* Writes the changed pages that begin before the file's end to the journal and syncs it. Returns 0 or errno. */
-static int write_journal(struct image *image, int64_t n, int64_t *bytes) {
-  int64_t end = least(image->n_pages, (image->disk_size + PAGE_BYTES - 1) / PAGE_BYTES);
+/* What a commit to a file appends, pages first..last-1: they lie beyond the old end and before the last bytes, which have the
+ * seal. All other changed pages go through the journal, so that no seal is in the file before what it stands for. */
+struct appended {
+  int64_t first, last;
+};
+
+static struct appended find_appended(const struct image *image) {
+  int64_t first = count_pages(image->disk_size), before_seal = image->size - (int64_t)sizeof(struct seal);
+  int64_t last = before_seal > 0 ? before_seal / PAGE_BYTES : 0;
+  return (struct appended){.first = first, .last = last > first ? last : first};
+}
+
+static bool is_journaled(const struct image *image, struct appended appended, int64_t i) {
+  return image->pages[i] && i * PAGE_BYTES < image->size && (i < appended.first || i >= appended.last);
+}
+
+/* Writes the changed pages that are not appended to the journal and syncs it. Returns 0 or errno. */
+static int write_journal(struct image *image, struct appended appended, int64_t n, int64_t *bytes) {
   *bytes = find_journal_pages(n) + n * PAGE_BYTES;
   if (image->journal < 0) {
     image->journal = open(image->journal_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -144,8 +161,8 @@ static int write_journal(struct image *image, int64_t n, int64_t *bytes) {
   int64_t *numbers = MEM_NEW(int64_t, n);
   int64_t at = find_journal_pages(n), k = 0;
   int failure = 0;
-  for (int64_t i = 0; i < end && !failure; i++) {
-    if (!image->pages[i]) continue;
+  for (int64_t i = 0; i < image->n_pages && !failure; i++) {
+    if (!is_journaled(image, appended, i)) continue;
     header.hash = hash_journal_page(header.hash, i, image->pages[i]);
     failure = disk_write_at(image->journal, image->pages[i], PAGE_BYTES, at + k * PAGE_BYTES);
     numbers[k++] = i;
@@ -204,9 +221,9 @@ static int commit_new(struct image *image) {
 }
 
 /* Changes the file itself, after the journal is safe. Returns 0 or errno. */
-static int apply(struct image *image) {
-  int64_t end = (image->disk_size + PAGE_BYTES - 1) / PAGE_BYTES;
-  int failure = write_pages(image, image->descriptor, 0, end);
+static int apply(struct image *image, struct appended appended) {
+  int failure = write_pages(image, image->descriptor, 0, appended.first);
+  if (!failure) failure = write_pages(image, image->descriptor, appended.last, image->n_pages);
   if (!failure && image->size != image->disk_size && ftruncate(image->descriptor, (off_t)image->size)) failure = errno;
   if (!failure && fdatasync(image->descriptor)) failure = errno;
   return failure;
@@ -215,13 +232,14 @@ static int apply(struct image *image) {
 /* All that is in memory, a seal included. */
 static int commit_all(struct image *image) {
   if (image->descriptor < 0) return commit_new(image);
-  int64_t old_end = (image->disk_size + PAGE_BYTES - 1) / PAGE_BYTES, n = 0, journal_bytes = 0;
-  for (int64_t i = 0; i < least(old_end, image->n_pages); i++) n += image->pages[i] != NULL;
+  struct appended appended = find_appended(image);
+  int64_t n = 0, journal_bytes = 0;
+  for (int64_t i = 0; i < image->n_pages; i++) n += is_journaled(image, appended, i);
   int failure = disk_reserve(image->descriptor, image->disk_size, image->size);
   if (failure) return disk_raise_write(image->path, failure, image->size - image->disk_size);
-  failure = write_pages(image, image->descriptor, old_end, image->n_pages);
+  failure = write_pages(image, image->descriptor, appended.first, appended.last);
   if (!failure && fdatasync(image->descriptor)) failure = errno;
-  if (!failure && n) failure = write_journal(image, n, &journal_bytes);
+  if (!failure && n) failure = write_journal(image, appended, n, &journal_bytes);
   if (failure) {
     /* The old content stands; what was appended is beyond its end and does no harm where it cannot be cut off. */
     if (image->journal >= 0 && ftruncate(image->journal, 0)) unlink(image->journal_path);
@@ -230,7 +248,7 @@ static int commit_all(struct image *image) {
       error_wrap("its end could not be cut off (%s)", strerror(errno));
     return status;
   }
-  failure = n || image->size < image->disk_size ? apply(image) : 0;
+  failure = n || image->size < image->disk_size ? apply(image, appended) : 0;
   if (failure)
     return disk_raise_write(image->path, failure, n * PAGE_BYTES); /* the journal stays and is applied later */
   if (image->journal >= 0 && ftruncate(image->journal, 0)) return disk_raise_write(image->journal_path, errno, 0);
@@ -292,8 +310,6 @@ int64_t image_get_size(const struct image *image) { return image->size; }
 void image_set_size(struct image *image, int64_t bytes) { image->size = bytes; }
 
 /* ---- seals ---- */
-
-static int64_t count_pages(int64_t bytes) { return (bytes + PAGE_BYTES - 1) / PAGE_BYTES; }
 
 void image_leave_unsealed(struct image *image) { image->sealed = false; }
 
@@ -431,7 +447,7 @@ static int open_once(const char *path, bool writable, struct image **out, bool *
     failure = load_journal(image, &found);
   }
   if (!failure && writable && found) {
-    failure = apply(image);
+    failure = apply(image, (struct appended){0}); /* what was appended is in the file */
     if (!failure) settle(image);
   }
   if (!failure && writable && unlink(image->journal_path) && errno != ENOENT) failure = errno;

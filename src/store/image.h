@@ -2,8 +2,9 @@
  * not at all. Killed at any instant, the file holds what the last commit left.
  *
  * A new file is written under a temporary name and renamed. Later commits first write what lies beyond the old end, then
- * the changed pages of the old part to a journal beside the file (path.journal), and only then change the file itself; a
- * complete journal found at opening is applied first (read-only: taken from the journal), an incomplete one is dropped.
+ * the changed pages of the old part and the file's last page to a journal beside the file (path.journal), and only then change
+ * the file itself; a complete journal found at opening is applied first (read-only: taken from the journal), an incomplete one
+ * is dropped.
  * Files end in a seal (seal.h) beyond their content, which is held against it when they are opened: damage anywhere in a file
  * is found then, before HDF5 meets it. There is no locking. A full disk is found before the file is touched; then the file is as it was, the changes stay in
  * memory and a later commit tries again.
