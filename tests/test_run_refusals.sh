@@ -277,6 +277,34 @@ deck=$work/unlimited.yml
 ) || failures=$((failures + 1))
 deck=$work/deck.yml
 
+name="limits on open files and on the stack"
+# limited OPTION SOFT HARD COMMAND: with such limits; lower ones cannot be given back.
+limited() {
+  (
+    ulimit -S "$1" "$2"
+    ulimit -H "$1" "$3"
+    shift 3
+    "$@"
+    [ $failures = 0 ]
+  ) || failures=$((failures + 1))
+}
+succeed() { train "$@"; ends 0; }
+refused_by() { # PATTERN RUN RANKS
+  refuse "$2" "$3"
+  says "$1"
+}
+limited -n 32 32 refused_by 'limit on open files is too low.*ulimit -n is 32, at least 36' files 2
+limited -s 128 128 refused_by 'limit on the stack is too low.*ulimit -s is 128 kB' stack 2
+limited -n 32 256 succeed files 2
+limited -s 128 1024 succeed stack 2 -D device.threads=3 -D model.hidden_size=256
+many=$(for i in $(seq 30); do printf 'many%s: 1, ' "$i"; done)
+for i in $(seq 30); do for part in bin idx; do ln -s "data.$part" "many$i.$part"; done; done
+refuse_many() {
+  refuse many 1 -D "data.train={$many}"
+  says 'Too many open files \(ulimit -n is 40\)'
+}
+limited -n 40 40 refuse_many
+
 name="a command line"
 for arguments in "" "$deck $deck" "$deck --nonsense" "$deck -D run.steps"; do
   # shellcheck disable=SC2086 # several words

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/mem.h"
 
 enum { BLOCK_BYTES = 1 << 20 };
@@ -41,7 +42,7 @@ int hash_file_polled(const char *path, void (*poll)(void *context), void *contex
   *hash = 0;
   *bytes = 0;
   int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return error_raise(STATUS_FAILED, "cannot open %s: %s", path, strerror(errno));
+  if (descriptor < 0) return error_raise(STATUS_FAILED, "cannot open %s: %s", path, limits_reason(errno));
   XXH3_state_t *state = XXH3_createState();
   CHECK(state, "out of host memory for the hash of %s", path);
   XXH3_64bits_reset_withSeed(state, 0);
@@ -49,6 +50,6 @@ int hash_file_polled(const char *path, void (*poll)(void *context), void *contex
   *hash = XXH3_64bits_digest(state);
   XXH3_freeState(state);
   close(descriptor);
-  if (failure) return error_raise(STATUS_FAILED, "cannot read %s: %s", path, strerror(failure));
+  if (failure) return error_raise(STATUS_FAILED, "cannot read %s: %s", path, limits_reason(failure));
   return STATUS_OK;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/mem.h"
 
 enum { LINE_BYTES = 16384 };
@@ -60,7 +61,7 @@ int log_open_file(const char *path) {
     drop_held();
     return STATUS_OK;
   }
-  return error_raise(STATUS_FAILED, "cannot open the log file %s: %s", path, strerror(errno));
+  return error_raise(STATUS_FAILED, "cannot open the log file %s: %s", path, limits_reason(errno));
 }
 
 static void hold(const char *line, size_t bytes) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/mem.h"
 
 /* Rounds of polling before a thread sleeps: some 20 to 50 microseconds, about what a wake-up costs. */
@@ -164,7 +165,7 @@ struct pool *pool_create(int threads, const int *cores, int n_cores) {
           STATUS_FAILED,
           "thread %d of %d of this rank cannot be started: %s; set device.threads lower, or raise the limits on "
           "processes and memory (ulimit -u, ulimit -v)",
-          i + 2, threads, strerror(code));
+          i + 2, threads, limits_reason(code));
       pool_destroy(&pool);
       return NULL;
     }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cmd/cmd.h"
@@ -46,7 +47,7 @@ static void write_csv(FILE *out, const struct picture *picture) {
 static int write_file(const char *path, const struct picture *picture, void (*write)(FILE *, const struct picture *)) {
   if (!path) return STATUS_OK;
   FILE *out = fopen(path, "w");
-  if (!out) return error_raise(STATUS_MISTAKE, "%s cannot be written: %s", path, strerror(errno));
+  if (!out) return error_raise(STATUS_MISTAKE, "%s cannot be written: %s", path, limits_reason(errno));
   write(out, picture);
   bool failed = fflush(out) || ferror(out);
   int error = errno;

@@ -1,6 +1,7 @@
 #include "cmd/job.h"
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/version.h"
@@ -50,10 +51,19 @@ static int compare_start_all(struct comm *comm, int n_arguments, const char *com
   return comm_agree_all(comm, status);
 }
 
+/* Before MPI starts: afterwards it would be too late. One rank speaks. */
+static int check_limits(void) {
+  log_init(comm_guess_rank());
+  int status = limits_prepare();
+  if (!status && *limits_warn_of_files()) log_warn("%s", limits_warn_of_files());
+  return status;
+}
+
 int job_open_all(int *argc, char ***argv, const struct option_spec *specs, bool single, int status,
                  struct comm **comm) {
   interrupt_init();
-  int opened = comm_open_all(argc, argv, single, comm);
+  int opened = check_limits();
+  if (!opened) opened = comm_open_all(argc, argv, single, comm);
   if (opened) return opened;
   warn_handlers();
   status = comm_agree_all(*comm, status);

@@ -86,5 +86,8 @@ int comm_agree_all(struct comm *comm, int status);
 /* Before MPI is started: this process's rank as its launcher says, when the launcher itself started it; 0 without a launcher,
  * and in a script that the launcher started. */
 int comm_find_launched_rank(void);
+/* The rank that a launcher gave this process, or a script that it runs in, as the variables of the environment have it; 0
+ * without one. Who speaks for all before MPI starts. */
+int comm_guess_rank(void);
 
 #endif

@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/mem.h"
 
 enum { READ_BYTES = 1 << 20 };
 
 static int read_failed(const char *path, int reason) {
-  return error_raise(STATUS_MISTAKE, "cannot read %s: %s%s", path, strerror(reason),
+  return error_raise(STATUS_MISTAKE, "cannot read %s: %s%s", path, limits_reason(reason),
                      reason == EISDIR ? " (name the files in it)" : "");
 }
 

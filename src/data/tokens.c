@@ -1,6 +1,7 @@
 #include "data/tokens.h"
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "data/tokens_impl.h"
 
@@ -118,7 +119,7 @@ struct tokens *tokens_open_parts(const char *prefix, tokens_found *found, void *
   file->bin_bytes = file->reader->parts[TOKENS_BIN].bytes;
   for (int i = 0; i < TOKENS_PARTS; i++) {
     if (file->reader->parts[i].bytes >= 0) continue;
-    char *text = mem_format("%s: %s%s", file->reader->parts[i].path, strerror(reasons[i]), hint_at_prefix(prefix));
+    char *text = mem_format("%s: %s%s", file->reader->parts[i].path, limits_reason(reasons[i]), hint_at_prefix(prefix));
     found(context, TOKENS_FAULT_FILE, true, text);
     mem_free(text);
   }

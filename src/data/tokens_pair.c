@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/mem.h"
 
 enum { TRIES = 1000 };
@@ -35,7 +36,7 @@ static int rename_file(const char *prefix, const char *from, const char *to) {
   char *old = mem_format("%s.%s", prefix, from), *new = mem_format("%s.%s", prefix, to);
   int status = STATUS_OK;
   if (rename(old, new) != 0)
-    status = error_raise(STATUS_FAILED, "cannot rename %s to %s: %s", old, new, strerror(errno));
+    status = error_raise(STATUS_FAILED, "cannot rename %s to %s: %s", old, new, limits_reason(errno));
   mem_free(old);
   mem_free(new);
   return status;
@@ -45,7 +46,7 @@ static int remove_file(const char *prefix, const char *suffix) {
   char *path = mem_format("%s.%s", prefix, suffix);
   int status = STATUS_OK;
   if (unlink(path) != 0 && errno != ENOENT)
-    status = error_raise(STATUS_FAILED, "cannot replace %s: %s", path, strerror(errno));
+    status = error_raise(STATUS_FAILED, "cannot replace %s: %s", path, limits_reason(errno));
   mem_free(path);
   return status;
 }
@@ -92,7 +93,7 @@ static int refuse_lock(const char *path, int reason, bool was_there, const char 
       STATUS_MISTAKE,
       "%s is there and cannot be locked (%s): another build writes %s; if none does, one was killed, and "
       "the file is to be removed",
-      path, strerror(reason), prefix);
+      path, limits_reason(reason), prefix);
 }
 
 int tokens_pair_lock(const char *prefix, struct tokens_pair *pair) {
@@ -103,7 +104,7 @@ int tokens_pair_lock(const char *prefix, struct tokens_pair *pair) {
     bool was_there = is_there(prefix, "lock");
     int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (descriptor < 0)
-      status = error_raise(STATUS_MISTAKE, "cannot write %s: %s%s", path, strerror(errno),
+      status = error_raise(STATUS_MISTAKE, "cannot write %s: %s%s", path, limits_reason(errno),
                            errno == ENOENT ? " (the folder must exist)" : "");
     else if (flock(descriptor, LOCK_EX | LOCK_NB) != 0)
       status = refuse_lock(path, errno, was_there, prefix);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "data/tokens_pair.h"
 
@@ -108,7 +109,7 @@ bool tokens_reader_fetch(struct tokens_reader *reader, enum tokens_part which, i
   while (done < bytes) {
     ssize_t n = pread(part->descriptor, (char *)out + done, (size_t)(bytes - done), at + done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) note_trouble(reader, mem_format("cannot read %s: %s", part->path, strerror(errno)));
+    if (n < 0) note_trouble(reader, mem_format("cannot read %s: %s", part->path, limits_reason(errno)));
     struct stat now;
     if (n == 0) note_size(reader, part, fstat(part->descriptor, &now) ? at + done : now.st_size);
     if (n <= 0) break;
@@ -170,7 +171,7 @@ static void check_part(struct tokens_reader *reader, struct tokens_part_file *pa
   struct stat now;
   if (part->descriptor < 0) return;
   if (fstat(part->descriptor, &now)) {
-    note_trouble(reader, mem_format("cannot read %s: %s", part->path, strerror(errno)));
+    note_trouble(reader, mem_format("cannot read %s: %s", part->path, limits_reason(errno)));
   } else if (now.st_size != part->bytes) {
     note_size(reader, part, now.st_size);
   } else if (now.st_mtim.tv_sec != part->changed.tv_sec || now.st_mtim.tv_nsec != part->changed.tv_nsec) {

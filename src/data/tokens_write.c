@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "data/tokens.h"
 #include "data/tokens_impl.h"
@@ -45,14 +46,14 @@ static int output_open(struct output *output, const char *prefix, const char *su
   output->buffer = mem_alloc(BUFFER_BYTES);
   output->fd = open(output->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (output->fd < 0)
-    return error_raise(STATUS_MISTAKE, "cannot write %s: %s%s", output->temporary, strerror(errno),
+    return error_raise(STATUS_MISTAKE, "cannot write %s: %s%s", output->temporary, limits_reason(errno),
                        errno == ENOENT ? " (the folder must exist)" : "");
   return STATUS_OK;
 }
 
 static int write_failed(const struct output *output, int reason) {
-  return error_raise(STATUS_FAILED, "writing %s: %s after %" PRId64 " bytes; %s", output->temporary, strerror(reason),
-                     output->bytes - (int64_t)output->used,
+  return error_raise(STATUS_FAILED, "writing %s: %s after %" PRId64 " bytes; %s", output->temporary,
+                     limits_reason(reason), output->bytes - (int64_t)output->used,
                      reason == ENOSPC || reason == EDQUOT || reason == EFBIG
                          ? "free space or a larger limit is needed, or another place (--output)"
                          : "nothing was kept");
@@ -205,7 +206,7 @@ static int write_pointers(struct tokens_writer *writer) {
     ssize_t got = pread(writer->index.fd, lengths, (size_t)n * 4, TOKENS_HEADER_BYTES + 4 * s);
     if (got != (ssize_t)n * 4)
       return error_raise(STATUS_FAILED, "reading back %s: %s", writer->index.temporary,
-                         got < 0 ? strerror(errno) : "file is shorter than what was written");
+                         got < 0 ? limits_reason(errno) : "file is shorter than what was written");
     for (int64_t i = 0; !status && i < n; i++) {
       status = put_int64(&writer->index, byte);
       byte += le32toh(lengths[i]) * writer->token_bytes;

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "exec/profile_internal.h"
@@ -31,7 +32,7 @@ static int open_file(const struct profile_work *w, struct disk_file *file) {
   mem_free(path);
   if (file->descriptor < 0)
     return error_raise(STATUS_MISTAKE, "no file can be made in %s (run.folder): %s", w->config->folder,
-                       strerror(error));
+                       limits_reason(error));
   memset(file->data, 1, (size_t)sizes[N_SIZES - 1]);
   return STATUS_OK;
 }
@@ -58,12 +59,12 @@ static int read_file(const struct profile_work *w, struct disk_file *file, int64
     error = disk_read_at(file->descriptor, file->data + at, PIECE, at);
     comm_poll(w->comm);
   }
-  return error ? error_raise(STATUS_FAILED, "reading in %s: %s", file->folder, strerror(error)) : STATUS_OK;
+  return error ? error_raise(STATUS_FAILED, "reading in %s: %s", file->folder, limits_reason(error)) : STATUS_OK;
 }
 
 /* One time each. The pages are given up in between, as the system lets them; new ones cost what the first ones did. */
 static int measure_once(const struct profile_work *w, struct disk_file *file, int64_t bytes, double seconds[2]) {
-  if (ftruncate(file->descriptor, 0)) return error_raise(STATUS_FAILED, "%s: %s", file->folder, strerror(errno));
+  if (ftruncate(file->descriptor, 0)) return error_raise(STATUS_FAILED, "%s: %s", file->folder, limits_reason(errno));
   double start = clock_now();
   int status = write_file(w, file, bytes);
   seconds[0] = clock_now() - start;

@@ -1,6 +1,7 @@
 #include "input/deck.h"
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "input/deck_node.h"
 #include <errno.h>
@@ -29,13 +30,13 @@ char *deck_place_format(const struct deck_place *place, const char *where) {
 
 static int read_stream(FILE *stream, struct source *source) {
   struct stat info;
-  if (fstat(fileno(stream), &info)) return error_raise(STATUS_MISTAKE, "cannot be read: %s", strerror(errno));
+  if (fstat(fileno(stream), &info)) return error_raise(STATUS_MISTAKE, "cannot be read: %s", limits_reason(errno));
   if (S_ISDIR(info.st_mode)) return error_raise(STATUS_MISTAKE, "is a folder, not a deck");
   source->device = info.st_dev;
   source->inode = info.st_ino;
   source->text = mem_alloc(LARGEST + 1);
   source->bytes = fread(source->text, 1, LARGEST + 1, stream);
-  if (ferror(stream)) return error_raise(STATUS_MISTAKE, "cannot be read: %s", strerror(errno));
+  if (ferror(stream)) return error_raise(STATUS_MISTAKE, "cannot be read: %s", limits_reason(errno));
   if (source->bytes > LARGEST) return error_raise(STATUS_MISTAKE, "is not a deck: it is longer than 1 MiB");
   if (memchr(source->text, '\0', source->bytes)) return error_raise(STATUS_MISTAKE, "is not a text file");
   source->text = mem_resize(source->text, source->bytes + 1);
@@ -48,7 +49,7 @@ static int read_source(struct source *source) {
   if (strchr(source->name, '\n')) return error_raise(STATUS_MISTAKE, "the name of a deck holds a line break");
   FILE *stream = fopen(source->name, "r");
   int status =
-      stream ? read_stream(stream, source) : error_raise(STATUS_MISTAKE, "cannot be read: %s", strerror(errno));
+      stream ? read_stream(stream, source) : error_raise(STATUS_MISTAKE, "cannot be read: %s", limits_reason(errno));
   if (stream) fclose(stream);
   return status ? error_wrap("deck %s", source->name) : STATUS_OK;
 }

@@ -1,5 +1,6 @@
 /* params_write_used: the parameters of a run as a file. */
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "input/param_table.h"
 #include "input/param_value.h"
@@ -105,7 +106,7 @@ int params_write_used(const struct params *params, const char *path) {
       errno = reason;
   }
   if (good) good = !rename(temporary, path);
-  int status = good ? STATUS_OK : error_raise(STATUS_FAILED, "%s cannot be written: %s", path, strerror(errno));
+  int status = good ? STATUS_OK : error_raise(STATUS_FAILED, "%s cannot be written: %s", path, limits_reason(errno));
   if (!good) unlink(temporary);
   mem_free(temporary);
   return status;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
@@ -26,7 +27,7 @@ static void scan_folder(const char *folder, const struct checkpoint_index *index
     if (strncmp(item->d_name, "step-", 5) && strncmp(item->d_name, "index.txt.", 10)) continue;
     if (ends_with(item->d_name, ".tmp")) {
       char *path = mem_format("%s/%s", folder, item->d_name);
-      if (unlink(path)) log_warn("cannot remove %s, which an interrupted save left: %s", path, strerror(errno));
+      if (unlink(path)) log_warn("cannot remove %s, which an interrupted save left: %s", path, limits_reason(errno));
       mem_free(path);
     } else if (ends_with(item->d_name, ".h5") && strlen(item->d_name) < sizeof entry.name &&
                !checkpoint_index_find(index, item->d_name)) {

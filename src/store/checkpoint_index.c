@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "store/checkpoint_impl.h"
@@ -134,7 +135,7 @@ int checkpoint_verify(const char *path, const struct checkpoint_entry *entry, vo
   static uint64_t last_hash;
   struct stat now;
   if (stat(path, &now))
-    return error_raise(STATUS_FAILED, "%s is in the index but cannot be opened: %s", path, strerror(errno));
+    return error_raise(STATUS_FAILED, "%s is in the index but cannot be opened: %s", path, limits_reason(errno));
   if (now.st_size != entry->bytes)
     return error_raise(STATUS_FAILED, "%s is damaged: it has %" PRId64 " bytes, the index says %" PRId64, path,
                        (int64_t)now.st_size, entry->bytes);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "store/checkpoint_impl.h"
@@ -35,7 +36,7 @@ int checkpoint_keep_clean(const char *folder, struct checkpoint_index *index) {
     if (checkpoint_index_find(index, index->loose[i])) continue;
     char *path = mem_format("%s/%s", folder, index->loose[i]);
     if (unlink(path) && errno != ENOENT) {
-      log_warn("cannot remove the old checkpoint %s: %s", path, strerror(errno));
+      log_warn("cannot remove the old checkpoint %s: %s", path, limits_reason(errno));
       memmove(index->loose[index->n_loose++], index->loose[i], sizeof *index->loose);
     }
     mem_free(path);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/mem.h"
 
 /* One write(2) of Linux moves at most 2 GiB; pieces also let a signal in. */
@@ -41,7 +42,7 @@ int disk_make_folder(const char *path) {
   if (!failure && !S_ISDIR(status.st_mode)) failure = ENOTDIR;
   if (!failure) return STATUS_OK;
   return error_raise(STATUS_FAILED, "cannot make the folder %s: %s; name a folder where this job may write", path,
-                     strerror(failure));
+                     limits_reason(failure));
 }
 
 int disk_sync_folder_of(const char *path) {
@@ -111,12 +112,13 @@ int64_t disk_get_free(const char *path) {
 int disk_raise_write(const char *path, int error, int64_t bytes) {
   int64_t free_bytes = disk_get_free(path);
   const char *repair = error == EFBIG    ? "raise the limit on file size (ulimit -f)"
+                       : error == EMFILE ? "raise the limit on open files (ulimit -n)"
                        : error == EDQUOT ? "free space within your quota, or set run.folder elsewhere"
                        : error == ENOSPC ? "free space there, or set run.folder elsewhere"
                                          : "see that the folder exists and that this job may write there";
-  if (free_bytes < 0) return error_raise(STATUS_FAILED, "cannot write %s: %s; %s", path, strerror(error), repair);
+  if (free_bytes < 0) return error_raise(STATUS_FAILED, "cannot write %s: %s; %s", path, limits_reason(error), repair);
   return error_raise(STATUS_FAILED, "cannot write %s: %s (%" PRId64 " bytes needed, %" PRId64 " free); %s", path,
-                     strerror(error), bytes, free_bytes, repair);
+                     limits_reason(error), bytes, free_bytes, repair);
 }
 
 int disk_check_target(const char *path) {
@@ -136,7 +138,7 @@ int disk_check_writable(const char *path) {
     close(descriptor);
     unlink(temporary);
   } else if (errno != EEXIST) {
-    status = error_raise(STATUS_MISTAKE, "%s cannot be written: %s", path, strerror(errno));
+    status = error_raise(STATUS_MISTAKE, "%s cannot be written: %s", path, limits_reason(errno));
   }
   mem_free(temporary);
   return status;
@@ -183,7 +185,7 @@ int disk_read_text(const char *path, char **text) {
       *text = content;
   }
   if (descriptor >= 0) close(descriptor);
-  return failure ? error_raise(STATUS_FAILED, "cannot read %s: %s", path, strerror(failure)) : STATUS_OK;
+  return failure ? error_raise(STATUS_FAILED, "cannot read %s: %s", path, limits_reason(failure)) : STATUS_OK;
 }
 
 int disk_put_aside(const char *path, char **name) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "store/disk.h"
 #include "store/seal.h"
@@ -245,7 +246,7 @@ static int commit_all(struct image *image) {
     if (image->journal >= 0 && ftruncate(image->journal, 0)) unlink(image->journal_path);
     int status = disk_raise_write(image->path, failure, image->size - image->disk_size + journal_bytes);
     if (image->size > image->disk_size && ftruncate(image->descriptor, (off_t)image->disk_size))
-      error_wrap("its end could not be cut off (%s)", strerror(errno));
+      error_wrap("its end could not be cut off (%s)", limits_reason(errno));
     return status;
   }
   failure = n || image->size < image->disk_size ? apply(image, appended) : 0;
@@ -291,7 +292,7 @@ static void take_page(struct image *image, int64_t i, bool load) {
   if (image->pages[i]) return;
   image->pages[i] = mem_alloc(PAGE_BYTES);
   int failure = load ? read_disk(image, i * PAGE_BYTES, image->pages[i], PAGE_BYTES) : 0;
-  CHECK(!failure, "cannot read %s again: %s", image->path, strerror(failure));
+  CHECK(!failure, "cannot read %s again: %s", image->path, limits_reason(failure));
 }
 
 void image_write(struct image *image, int64_t offset, const void *data, int64_t bytes) {
@@ -455,7 +456,7 @@ static int open_once(const char *path, bool writable, struct image **out, bool *
   if (failure) {
     image_close(&image);
     return error_raise(failure == ENOENT ? STATUS_MISTAKE : STATUS_FAILED, "cannot open %s: %s", path,
-                       strerror(failure));
+                       limits_reason(failure));
   }
   *out = image;
   return STATUS_OK;

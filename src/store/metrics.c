@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "store/disk.h"
@@ -325,7 +326,7 @@ static int append_line(int descriptor, const char *path, const char *line) {
   int failure = fstat(descriptor, &status) ? errno : 0;
   if (!failure) failure = disk_write_at(descriptor, line, bytes, status.st_size);
   if (!failure) return STATUS_OK;
-  if (ftruncate(descriptor, status.st_size)) log_warn("%s: %s", path, strerror(errno));
+  if (ftruncate(descriptor, status.st_size)) log_warn("%s: %s", path, limits_reason(errno));
   return disk_raise_write(path, failure, bytes);
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "store/h5.h"
 #include "store/rows.h"
@@ -237,11 +238,11 @@ static int check_kind(const char *path) {
   static const unsigned char signature[8] = "\x89HDF\r\n\x1a\n";
   unsigned char start[sizeof signature];
   FILE *file = fopen(path, "rb");
-  if (!file) return error_raise(STATUS_MISTAKE, "%s: cannot be read: %s", path, strerror(errno));
+  if (!file) return error_raise(STATUS_MISTAKE, "%s: cannot be read: %s", path, limits_reason(errno));
   size_t n = fread(start, 1, sizeof start, file);
   int failure = ferror(file) ? errno : 0;
   fclose(file);
-  if (failure) return error_raise(STATUS_MISTAKE, "%s: cannot be read: %s", path, strerror(failure));
+  if (failure) return error_raise(STATUS_MISTAKE, "%s: cannot be read: %s", path, limits_reason(failure));
   if (memcmp(start, signature, n)) return error_raise(STATUS_MISTAKE, "%s is no profile: it is no HDF5 file", path);
   return STATUS_OK;
 }

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "store/disk.h"
@@ -101,7 +102,7 @@ int rundir_open(const char *path, const struct rundir_poll *poll, struct rundir 
   struct rundir *dir = create(path);
   dir->is_new = is_new;
   clock_gettime(CLOCK_REALTIME, &dir->start);
-  if (dir->folder < 0) status = error_raise(STATUS_FAILED, "cannot open the folder %s: %s", path, strerror(errno));
+  if (dir->folder < 0) status = error_raise(STATUS_FAILED, "cannot open the folder %s: %s", path, limits_reason(errno));
   if (!status) status = rundir_lock(dir, poll);
   if (!status) status = read_last_step(dir, last_step);
   if (!status) status = read_state(dir, state);
@@ -123,10 +124,10 @@ struct rundir_token rundir_get_token(const struct rundir *dir) {
 
 /* The folder is there, its lock is rank 0's, and this rank may write there. Returns what is wrong, or NULL. */
 static const char *compare_token(const struct rundir *dir) {
-  if (dir->folder < 0) return strerror(errno);
+  if (dir->folder < 0) return limits_reason(errno);
   int descriptor = openat(dir->folder, dir->token.name, O_RDWR | O_CLOEXEC);
   if (descriptor < 0)
-    return errno == ENOENT ? "a folder of this name is there, but it is another one" : strerror(errno);
+    return errno == ENOENT ? "a folder of this name is there, but it is another one" : limits_reason(errno);
   close(descriptor);
   return rundir_holds_lock(dir) ? NULL : "a folder of this name is there, but it is another one";
 }
@@ -206,7 +207,7 @@ void rundir_unmark(struct rundir *dir, const char *name) {
 static void remove_temporaries(const struct rundir *dir) {
   for (int i = 0; i < N_WHOLE; i++) {
     char *path = mem_format("%s/%s.tmp", dir->path, written_whole[i]);
-    if (unlink(path) && errno != ENOENT) log_warn("cannot remove %s: %s", path, strerror(errno));
+    if (unlink(path) && errno != ENOENT) log_warn("cannot remove %s: %s", path, limits_reason(errno));
     mem_free(path);
   }
 }
@@ -223,7 +224,7 @@ static void remove_old_stop(const struct rundir *dir) {
     return;
   }
   if (unlink(path))
-    log_warn("cannot remove %s (%s): it ends this run after its first step", path, strerror(errno));
+    log_warn("cannot remove %s (%s): it ends this run after its first step", path, limits_reason(errno));
   else
     log_line("%s was older than this start: it is taken away", path);
   mem_free(path);
@@ -233,7 +234,7 @@ int rundir_begin(struct rundir *dir) {
   char *path = rundir_path(dir, "STATUS");
   int status = STATUS_OK;
   if (unlink(path) && errno != ENOENT)
-    status = error_raise(STATUS_FAILED, "cannot remove %s: %s", path, strerror(errno));
+    status = error_raise(STATUS_FAILED, "cannot remove %s: %s", path, limits_reason(errno));
   mem_free(path);
   if (status) return status;
   dir->is_new = false;
@@ -245,10 +246,10 @@ int rundir_begin(struct rundir *dir) {
 void rundir_close(struct rundir **dir) {
   struct rundir *self = *dir;
   if (!self) return;
-  if (self->metrics >= 0 && close(self->metrics)) log_warn("%s: %s", self->metrics_path, strerror(errno));
+  if (self->metrics >= 0 && close(self->metrics)) log_warn("%s: %s", self->metrics_path, limits_reason(errno));
   bool is_own = self->lock >= 0 && rundir_holds_lock(self);
   rundir_unlock(self);
-  if (self->json >= 0 && close(self->json)) log_warn("%s: %s", self->json_path, strerror(errno));
+  if (self->json >= 0 && close(self->json)) log_warn("%s: %s", self->json_path, limits_reason(errno));
   if (self->is_new && is_own && rmdir(self->path)) errno = 0; /* something is in it: it stays */
   if (self->folder >= 0) close(self->folder);
   mem_free(self->metrics_path);
@@ -288,7 +289,7 @@ bool rundir_take_stop(struct rundir *dir) {
   char *path = rundir_path(dir, "stop");
   bool there = access(path, F_OK) == 0;
   if (there && unlink(path))
-    log_warn("cannot remove %s (%s): the next start would stop at once", path, strerror(errno));
+    log_warn("cannot remove %s (%s): the next start would stop at once", path, limits_reason(errno));
   mem_free(path);
   return there;
 }

@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "store/disk.h"
@@ -60,7 +61,7 @@ static void look_at(struct locks *locks, const char *path, const struct rundir_p
 static int look_around(const struct rundir *dir, long own, const struct rundir_poll *poll, struct locks *locks) {
   DIR *stream = opendir(dir->path);
   memset(locks, 0, sizeof *locks);
-  if (!stream) return error_raise(STATUS_FAILED, "cannot read the folder %s: %s", dir->path, strerror(errno));
+  if (!stream) return error_raise(STATUS_FAILED, "cannot read the folder %s: %s", dir->path, limits_reason(errno));
   for (struct dirent *item = readdir(stream); item; item = readdir(stream)) {
     if (strncmp(item->d_name, PREFIX, sizeof PREFIX - 1)) continue;
     long number = strtol(item->d_name + sizeof PREFIX - 1, NULL, 10);
@@ -158,7 +159,7 @@ static int start_heart(struct rundir *dir) {
   }
   mem_free(heart);
   return error_raise(STATUS_FAILED, "cannot start the thread that keeps the lock of %s: %s", dir->path,
-                     strerror(failure));
+                     limits_reason(failure));
 }
 
 static void stop_heart(struct rundir *dir) {
@@ -225,7 +226,7 @@ void rundir_unlock(struct rundir *dir) {
   if (dir->lock < 0) return;
   stop_heart(dir);
   if (rundir_holds_lock(dir) && unlinkat(dir->folder, dir->token.name, 0))
-    log_warn("cannot remove %s/%s: %s", dir->path, dir->token.name, strerror(errno));
+    log_warn("cannot remove %s/%s: %s", dir->path, dir->token.name, limits_reason(errno));
   close(dir->lock);
   dir->lock = -1;
 }

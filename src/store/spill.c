@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/worker.h"
 #include "store/disk.h"
@@ -115,11 +116,12 @@ static bool has_name(const struct spill *s) {
 }
 
 static int raise_write(const struct spill *s, int error, int64_t bytes) {
-  const char *repair = error == EFBIG ? "raise the limit on file size (ulimit -f)"
-                                      : "free space there, set memory.spill_folder to another disk, or lower "
-                                        "memory.spill_limit so that less is planned to go there";
-  return error_raise(STATUS_FAILED, "cannot write %s: %s (%lld bytes needed, %lld free); %s", s->path, strerror(error),
-                     (long long)bytes, (long long)disk_get_free(s->path), repair);
+  const char *repair = error == EFBIG    ? "raise the limit on file size (ulimit -f)"
+                       : error == EMFILE ? "raise the limit on open files (ulimit -n)"
+                                         : "free space there, set memory.spill_folder to another disk, or lower "
+                                           "memory.spill_limit so that less is planned to go there";
+  return error_raise(STATUS_FAILED, "cannot write %s: %s (%lld bytes needed, %lld free); %s", s->path,
+                     limits_reason(error), (long long)bytes, (long long)disk_get_free(s->path), repair);
 }
 
 /* A file that appears between its creation and its lock may be taken for a stale one: then it is made again. */
@@ -137,7 +139,7 @@ static int open_file(struct spill *s) {
   }
   if (s->descriptor < 0)
     return error_raise(STATUS_FAILED, "%s cannot be opened and locked: %s", s->path,
-                       failure ? strerror(failure) : "others remove it");
+                       failure ? limits_reason(failure) : "others remove it");
   struct stat status;
   failure = fstat(s->descriptor, &status) ? errno : 0;
   if (!failure) failure = disk_reserve(s->descriptor, s->data_offset, s->data_offset + s->reserved);
@@ -162,7 +164,7 @@ int spill_open(const char *folder, const char *run, int32_t rank, int64_t limit,
   s->worker = worker_create(NULL, 0);
   int status =
       access(folder, W_OK | X_OK)
-          ? error_raise(STATUS_MISTAKE, "%s: %s; name a folder where this job may write", folder, strerror(errno))
+          ? error_raise(STATUS_MISTAKE, "%s: %s; name a folder where this job may write", folder, limits_reason(errno))
           : open_file(s);
   if (status) {
     spill_close(&s);
@@ -302,7 +304,7 @@ static int conclude(struct spill *s) {
   if (s->job.error && s->job.writes) return raise_write(s, s->job.error, done->bytes);
   if (s->job.error)
     return error_raise(STATUS_FAILED, "%s: %lld bytes cannot be read: %s", s->path, (long long)done->bytes,
-                       strerror(s->job.error));
+                       limits_reason(s->job.error));
   if (s->job.damaged)
     return error_raise(STATUS_FAILED,
                        "%s is damaged: %lld bytes of activations are not what was written; start the run again, with "

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
@@ -105,7 +106,7 @@ static int open_file(struct trace *trace, const char *path, int64_t last_step) {
   if (!status || trace->file) return status;
   char *old = mem_format("%s.old", path);
   log_warn("%s; a new trace is begun, the old one is now %s", error_text(), old);
-  if (rename(path, old)) log_warn("cannot rename %s: %s", path, strerror(errno));
+  if (rename(path, old)) log_warn("cannot rename %s: %s", path, limits_reason(errno));
   mem_free(old);
   return create_file(trace, path);
 }
