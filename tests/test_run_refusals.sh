@@ -259,6 +259,22 @@ for variable in HWLOC_SYNTHETIC="core:512 pu:1" HWLOC_XMLFILE=/nowhere HWLOC_COM
   rm -rf cores
 done
 
+name="bindings that are meant for OpenMP's threads"
+sed '/threads:/d' "$deck" > threads.yml
+deck=$work/threads.yml cores=
+launch=("${launcher[@]}")
+for variable in NONE=1 OMP_PROC_BIND=true OMP_PROC_BIND=close OMP_PLACES=cores GOMP_CPU_AFFINITY="$core"; do
+  launcher=(env -u OMP_NUM_THREADS "$variable" "${launch[@]}")
+  train bound 1 -D run.steps=0
+  ends 0
+  found=$(sed -n 's/^  rank 0 on [^:]*: //p' "$output")
+  cores=${cores:-$found}
+  check [ "$found" = "$cores" ] || fail "$variable: $found, not $cores"
+  rm -rf bound
+done
+launcher=("${launch[@]}")
+deck=$work/deck.yml
+
 name="a limit on address space"
 grep -v device_limit "$deck" | grep -v '^memory:' > unlimited.yml
 deck=$work/unlimited.yml

@@ -1,5 +1,6 @@
 #include "cmd/job.h"
 
+#include "base/binding.h"
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -61,6 +62,7 @@ static int check_limits(void) {
 
 int job_open_all(int *argc, char ***argv, const struct option_spec *specs, bool single, int status,
                  struct comm **comm) {
+  binding_restore();
   interrupt_init();
   int opened = check_limits();
   if (!opened) opened = comm_open_all(argc, argv, single, comm);
