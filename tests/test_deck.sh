@@ -153,6 +153,15 @@ if [ -n "${MPIEXEC:-}" ] && [ "$MPIEXEC" != no ]; then
   $MPIEXEC ${MPIEXEC_FLAGS:-} -n 3 bash -c '"$0" deck whole.yml; exit $?' "$penstock" > out 2> err < /dev/null
   [ "$(grep -c 'whole.yml: OK' out)" = 3 ] || fail "deck in a script on three ranks says: $(cat out)"
 fi
+# A line that names no command: a launched job says so once.
+if [ -n "${MPIEXEC:-}" ] && [ "$MPIEXEC" != no ]; then
+  for line in nonsense ''; do
+    # shellcheck disable=SC2086 # several words
+    $MPIEXEC ${MPIEXEC_FLAGS:-} -n 3 "$penstock" $line > out 2> err < /dev/null
+    code=$?
+    [ "$code $(grep -cE "unknown command|^usage:" err)" = "2 1" ] || fail "'$line' on three ranks: $code: $(cat err)"
+  done
+fi
 # Keys of a configuration without effect are listed, slips with what may have been meant; what is nested is looked at too.
 printf '{"model_type": "llama", "num_layers": 4, "use_cache": true}\n' > config.json
 expect 0 "keys without effect here, ignored: num_layers (did you mean 'num_hidden_layers'?), use_cache" config.yml

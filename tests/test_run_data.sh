@@ -110,8 +110,15 @@ done
 name="validation data may change"
 train validation 2 -D run.steps=3 -D data.validation=other -D run.evaluate_every=1
 ends 0
-train validation 2 -D data.validation=A/data -D run.evaluate_every=1
+train validation 2 -D run.steps=4 -D data.validation=A/data -D run.evaluate_every=1 -D run.keep_best=true
 ends 0
+says "warning: data.validation: other had .* when this run began, A/data has now .*validation losses from here on are of other rows"
+train validation 2 -D run.steps=5 -D data.validation=A/data
+ends 0
+train validation 2 -D run.steps=6 -D "data.validation=$work/A/data" -D run.evaluate_every=1
+ends 0
+says "data.validation lies elsewhere than before|going on after step 5"
+says_not "are of other rows"
 
 name="weights to begin from that differ between ranks"
 cp "$(get_checkpoint whole)" A/init.h5

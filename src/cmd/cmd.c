@@ -61,18 +61,23 @@ static bool is_needless(const struct command *command) {
   return rank > 0;
 }
 
+/* A command line that names no command: of a job, rank 0 says so for all. */
+static int refuse_line(int argc, char **argv) {
+  if (comm_find_launched_rank() > 0) return STATUS_MISTAKE;
+  if (argc > 1) return refuse_command(argv[1]);
+  print_help(stderr);
+  return STATUS_MISTAKE;
+}
+
 static int run_command(int argc, char **argv) {
-  if (argc < 2) {
-    print_help(stderr);
-    return STATUS_MISTAKE;
-  }
+  if (argc < 2) return refuse_line(argc, argv);
   if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) return run_help(argc, argv);
   if (!strcmp(argv[1], "--version")) {
     printf("penstock %s\n%s\n", PACKAGE_VERSION, PENSTOCK_BUILD);
     return STATUS_OK;
   }
   const struct command *command = cmd_find(argv[1]);
-  if (!command) return refuse_command(argv[1]);
+  if (!command) return refuse_line(argc, argv);
   return is_needless(command) ? STATUS_OK : command->run(argc - 1, argv + 1);
 }
 

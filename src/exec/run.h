@@ -37,7 +37,9 @@ struct run {
   char *model_json, *config; /* as it was given; whole */
   char *deck;                /* used.yml's text, stored in every HDF5 file */
   struct dataset *train, *validation;
-  char *data; /* what is trained on, for checkpoints (same_data.h) */
+  char *data;            /* what is trained on, for checkpoints (same_data.h) */
+  char *validation_data; /* the same of what was evaluated on last; NULL: nothing */
+  bool forgets_best;     /* that is other data than before: no earlier loss is held against new ones */
   struct plan *plan;
   struct trainer *trainer;
   struct cost *cost; /* what a device that keeps time asks for, else NULL */

@@ -30,7 +30,8 @@ int run_save_all(struct run *run) {
                                  .seed = (uint64_t)run->params->run.seed,
                                  .config = run->config,
                                  .row = run->row,
-                                 .data = run->data};
+                                 .data = run->data,
+                                 .validation = run->validation_data};
   status = checkpoint_write_all(run->comm, folder, run->model, run->model_json, run->deck, &info, &part, get_keep(run));
   double seconds = clock_now() - start;
   mem_free(folder);
@@ -115,7 +116,7 @@ int run_restore_all(struct run *run) {
   log_resume(run);
   if (run->rank == 0 && run->found) {
     char *folder = mem_format("%s/checkpoints", run->folder);
-    run->best_loss = checkpoint_get_best(folder);
+    if (!run->forgets_best) run->best_loss = checkpoint_get_best(folder);
     mem_free(folder);
   }
   trainer_init(run->trainer, (uint64_t)run->params->run.seed);

@@ -79,12 +79,33 @@ static int compare_content(const struct run *run, const struct checkpoint_origin
   if (run->rank != 0 || run->found_step < 0) return STATUS_OK;
   const char *source = run->params->model.config ? run->params->model.config : "model";
   int status = origin->model ? model_compare(origin->model, run->model_json, source) : STATUS_OK;
-  if (!status && origin->data) status = same_data_compare_life(origin->data, run->train, &note);
+  if (!status && origin->data)
+    status = same_data_compare_life("data.train", origin->data, run->train,
+                                    "it may not change in a run that goes on: put back what was there, or take another "
+                                    "run.folder",
+                                    &note);
   if (!status && !origin->data)
     log_line("%s does not say what data it was trained on: that data.train is what it was is not checked", run->found);
   if (!status && note) log_line("%s", note);
   mem_free(note);
   return status;
+}
+
+/* Rows for evaluation may change, as their key may; what no longer compares is said. */
+static void compare_validation(struct run *run, const struct checkpoint_origin *origin) {
+  char *note = NULL;
+  if (run->rank != 0 || !run->validation || !origin->validation) return;
+  if (same_data_compare_life(
+          "data.validation", origin->validation, run->validation,
+          "validation losses from here on are of other rows than those before, and run.keep_best begins "
+          "anew",
+          &note)) {
+    log_warn("%s", error_text());
+    error_clear();
+    run->forgets_best = true;
+  }
+  if (note) log_line("%s", note);
+  mem_free(note);
 }
 
 /* used.yml, and its text on all ranks for the files that keep it. */
@@ -231,7 +252,14 @@ static int open_content_all(struct run *run) {
   if (!status) status = comm_agree_all(run->comm, request_check_positions(run->params, run->model));
   if (!status) status = open_data_all(run);
   if (!status) status = comm_agree_all(run->comm, compare_content(run, &origin));
-  if (!status) run->data = same_data_describe(run->train);
+  if (!status) {
+    compare_validation(run, &origin);
+    run->data = same_data_describe(run->train);
+    if (run->validation)
+      run->validation_data = same_data_describe(run->validation);
+    else if (origin.validation)
+      run->validation_data = mem_strdup(origin.validation);
+  }
   checkpoint_fini_origin(&origin);
   return status;
 }
@@ -301,6 +329,7 @@ void run_close_all(struct run *run) {
   mem_free(run->config);
   mem_free(run->deck);
   mem_free(run->data);
+  mem_free(run->validation_data);
   mem_free(run->found);
   mem_free(run->folder);
 }

@@ -84,13 +84,12 @@ static bool take_line(const char **text, struct identity *it, char **prefix) {
   return true;
 }
 
-static int refuse_life(const char *prefix, struct identity before, const struct tokens *file) {
+static int refuse_life(const char *key, const char *prefix, struct identity before, const struct tokens *file,
+                       const char *so) {
   char *was = describe(before), *is = file ? describe(identify(file)) : NULL;
-  int status = error_raise(
-      STATUS_MISTAKE,
-      "data.train: %s had %s when this run began%s%s%s%s; it may not change in a run that goes on: put back "
-      "what was there, or take another run.folder",
-      prefix, was, is ? ", " : " and is left out now", is ? file->prefix : "", is ? " has now " : "", is ? is : "");
+  int status =
+      error_raise(STATUS_MISTAKE, "%s: %s had %s when this run began%s%s%s%s; %s", key, prefix, was,
+                  is ? ", " : " and is left out now", is ? file->prefix : "", is ? " has now " : "", is ? is : "", so);
   mem_free(was);
   mem_free(is);
   return status;
@@ -106,15 +105,16 @@ static bool is_same_place(const char *a, const char *b) {
   return same;
 }
 
-static void add_note(char **note, const char *before, const char *now) {
-  char *longer = *note ? mem_format("%s; %s, which was %s", *note, now, before)
-                       : mem_format("data.train lies elsewhere than before, its content is the same: %s, which was %s",
-                                    now, before);
+static void add_note(char **note, const char *key, const char *before, const char *now) {
+  char *longer =
+      *note ? mem_format("%s; %s, which was %s", *note, now, before)
+            : mem_format("%s lies elsewhere than before, its content is the same: %s, which was %s", key, now, before);
   mem_free(*note);
   *note = longer;
 }
 
-int same_data_compare_life(const char *before, const struct dataset *dataset, char **note) {
+int same_data_compare_life(const char *key, const char *before, const struct dataset *dataset, const char *so,
+                           char **note) {
   int n = dataset_count_files(dataset), f = 0, status = STATUS_OK;
   struct identity was;
   char *prefix;
@@ -122,15 +122,13 @@ int same_data_compare_life(const char *before, const struct dataset *dataset, ch
   for (; !status && take_line(&before, &was, &prefix); f++) {
     const struct tokens *file = f < n ? dataset_get_file(dataset, f) : NULL;
     if (!file || !is_same(was, identify(file)))
-      status = refuse_life(prefix, was, file);
+      status = refuse_life(key, prefix, was, file, so);
     else if (!is_same_place(prefix, file->prefix))
-      add_note(note, prefix, file->prefix);
+      add_note(note, key, prefix, file->prefix);
     mem_free(prefix);
   }
   if (!status && f < n)
-    status = error_raise(STATUS_MISTAKE,
-                         "data.train: %s was not there when this run began; it may not change in a run "
-                         "that goes on: leave it out, or take another run.folder",
-                         dataset_get_file(dataset, f)->prefix);
+    status = error_raise(STATUS_MISTAKE, "%s: %s was not there when this run began; %s", key,
+                         dataset_get_file(dataset, f)->prefix, so);
   return status;
 }

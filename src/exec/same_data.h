@@ -15,8 +15,9 @@ int same_data_compare_ranks_all(struct comm *comm, const char *key, const struct
  * caller. */
 char *same_data_describe(const struct dataset *dataset);
 
-/* Compares the files with those of such a text: STATUS_MISTAKE says what was and what is. *note is a line for the log on
- * files that lie elsewhere now, owned by the caller, NULL when none do. */
-int same_data_compare_life(const char *before, const struct dataset *dataset, char **note);
+/* Compares the files of a key with those of such a text: STATUS_MISTAKE says what was and what is, and then `so`, what follows
+ * from it. *note is a line for the log on files that lie elsewhere now, owned by the caller, NULL when none do. */
+int same_data_compare_life(const char *key, const char *before, const struct dataset *dataset, const char *so,
+                           char **note);
 
 #endif

@@ -1,7 +1,7 @@
 /* A checkpoint is one HDF5 file, stored by layer so that it loads at any stage count: /layers/NNN/<tensor> weights,
  * /optimizer/m/NNN/<tensor>, /optimizer/v/NNN/<tensor>, each a contiguous dataset with its XXH3 as attribute `xxh3`;
  * attributes format, version, step, next_sample, tokens, seed, n_layers, model (the config's JSON), deck (used.yml's text),
- * data (what it was trained on), config (the whole configuration as a Hugging Face config.json) and each of its numbers and
+ * data (what it was trained on), validation (what it was evaluated on, where it was), config (the whole configuration as a Hugging Face config.json) and each of its numbers and
  * texts under its own name, and what was measured of its step (the columns of metrics.csv, but those of an evaluation, which
  * comes later).
  * Rank 0 writes the structure and reserves the room of the whole file, then every rank writes its own arrays at their
@@ -38,6 +38,7 @@ struct checkpoint_info {
   const char *config;     /* model_format_config; borrowed, NULL: none. Written alone */
   struct metrics_row row; /* of the step, on rank 0; its step is 0 where it is not known */
   const char *data;       /* what it was trained on, a text of the caller's (same_data.h); writing only, may be NULL */
+  const char *validation; /* the same of what it was evaluated on */
 };
 
 /* Which checkpoints stay: the newest (0: all), those of steps that are multiples of `every` (0: none), for good, and the one of
@@ -73,7 +74,7 @@ int checkpoint_find_listed_all(struct comm *comm, const char *folder, char **pat
 /* What a checkpoint says of where it comes from, for a run that would go on from it: texts, owned, NULL where an older file
  * has none. */
 struct checkpoint_origin {
-  char *model, *data;
+  char *model, *data, *validation;
 };
 /* Of a file that has been found good. One rank; the origin is freed with checkpoint_fini_origin, also after a failure. */
 int checkpoint_read_origin(const char *path, struct checkpoint_origin *origin);

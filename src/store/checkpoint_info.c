@@ -77,6 +77,7 @@ int checkpoint_write_info(struct h5_file *file, const struct checkpoint_info *in
   if (!status) status = h5_write_text(file, "/", "model", model_json);
   if (!status) status = h5_write_text(file, "/", "deck", deck);
   if (!status && info->data) status = h5_write_text(file, "/", "data", info->data);
+  if (!status && info->validation) status = h5_write_text(file, "/", "validation", info->validation);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !status; i++)
     status = h5_write_int(file, "/", numbers[i].name, numbers[i].value);
   return status || info->row.step == 0 ? status : write_row(file, &info->row);
@@ -108,12 +109,15 @@ int checkpoint_read_origin(const char *path, struct checkpoint_origin *origin) {
   *origin = (struct checkpoint_origin){0};
   int status = h5_open(path, false, &file);
   if (status) return status;
-  if (h5_read_text(file, "/", "model", &origin->model) || h5_read_text(file, "/", "data", &origin->data)) error_clear();
+  if (h5_read_text(file, "/", "model", &origin->model) || h5_read_text(file, "/", "data", &origin->data) ||
+      h5_read_text(file, "/", "validation", &origin->validation))
+    error_clear();
   return h5_close(&file);
 }
 
 void checkpoint_fini_origin(struct checkpoint_origin *origin) {
   mem_free(origin->model);
   mem_free(origin->data);
+  mem_free(origin->validation);
   *origin = (struct checkpoint_origin){0};
 }
