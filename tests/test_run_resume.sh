@@ -101,4 +101,30 @@ for batching in fixed padded; do
   same_run whole-$batching lives-$batching
 done
 
+# What a kill after the checkpoint of the last step leaves: before the evaluation has ended, before its row, before the mark of
+# the best.
+write_deck "$deck"
+name="a life that ends in the evaluation of its last step"
+options=(-D data.validation=data -D run.evaluate_every=2 -D run.evaluate_steps=2 -D run.checkpoint_every=2 -D run.keep_best=true)
+losses() { grep -v '^#' "$1/metrics.csv" | cut -d, -f1,2,9,10; }
+best() { sed -n 's/^\([0-9]*\) .* best=/\1 /p' "$1/checkpoints/index.txt"; }
+train evaluated 2 "${options[@]}"
+ends 0
+check [ "$(best evaluated | cut -d' ' -f1)" = 6 ] || fail "the best is not the last one: $(best evaluated)"
+for cut in row loss mark; do
+  cp -r evaluated "cut-$cut"
+  rm "cut-$cut/STATUS"
+  sed -i '/^6 /s/ best=.*//' "cut-$cut/checkpoints/index.txt"
+  case $cut in
+    row) sed -i '/^6,/d' "cut-$cut/metrics.csv" ;;
+    loss) sed -i '/^6,/s/^\(\([^,]*,\)\{8\}\)[^,]*,[^,]*/\1,/' "cut-$cut/metrics.csv" ;;
+  esac
+  name="a life that ends in the evaluation of its last step, before its $cut"
+  train "cut-$cut" 2 "${options[@]}"
+  ends 0
+  status_is "cut-$cut" DONE
+  check [ "$(losses "cut-$cut")" = "$(losses evaluated)" ] || fail "metrics: $(losses "cut-$cut" | tail -n 1)"
+  check [ "$(best "cut-$cut")" = "$(best evaluated)" ] || fail "the best is $(best "cut-$cut"), not $(best evaluated)"
+done
+
 finish

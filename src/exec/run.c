@@ -132,13 +132,29 @@ static int follow_step_all(struct run *run, bool skipped) {
   return evaluates && !status ? run_save_best_all(run, validation) : status;
 }
 
+/* What follows a step comes after its checkpoint, and a life that ended in between owes it to the next one: the evaluation,
+ * and whether the checkpoint is the best one. *evaluated: that has taken time. */
+static int catch_up_all(struct run *run, bool *evaluated) {
+  int64_t owes = run->owes_evaluation;
+  /* A loss of other rows than those of now is none to compare. */
+  double validation = run->row.step > 0 && !run->forgets_best ? run->row.validation_loss : NAN;
+  int status = STATUS_OK;
+  comm_broadcast_all(run->comm, 0, &owes, sizeof owes);
+  *evaluated = owes;
+  if (owes) {
+    validation = run_evaluate_all(run);
+    status = comm_agree_all(run->comm, weigh_output(run, run_report_step(run, validation)));
+  }
+  return status ? status : run_save_best_all(run, validation);
+}
+
 /* Trains until the last step or a reason to stop, which is returned in *stopped. */
 static int train_all(struct run *run, const char **stopped) {
   struct batch batch = {0};
-  int status = STATUS_OK;
-  bool skipped = false;
+  bool skipped = false, evaluated = false;
+  int status = catch_up_all(run, &evaluated);
   /* A signal may have come while the run was set up. */
-  enum run_stop stop = run_find_stop_all(run, -INFINITY);
+  enum run_stop stop = run_find_stop_all(run, evaluated ? run_clock_need_step(run) : -INFINITY);
   while (!status && stop == RUN_GO && run->step < run->params->run.steps) {
     double start = clock_now();
     status = comm_agree_all(run->comm, train_step_all(run, &batch, &skipped));

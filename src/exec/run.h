@@ -67,6 +67,8 @@ struct run {
   double flops, flop_seconds;
   int64_t flop_steps;
   struct metrics_row row; /* of the last step, on rank 0; its step is 0 where there is none */
+  bool
+      owes_evaluation; /* on rank 0: the life before ended in or before the evaluation of the step that this one begins from */
 };
 
 /* `penstock train`: sets up, resumes, trains, saves. Collective; returns the status that is the exit code of every rank. The

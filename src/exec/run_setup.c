@@ -13,8 +13,10 @@
 #include "store/disk.h"
 #include "store/trace.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Path of a file in the run folder, on any rank; owned by the caller. */
 static char *make_path(const struct run *run, const char *name) { return mem_format("%s/%s", run->folder, name); }
@@ -200,15 +202,25 @@ static int open_trainer_all(struct run *run) {
 }
 
 /* The row of a checkpoint's step is written after the evaluation of that step. Of a run that was killed between the two, the
- * checkpoint has it. */
-static int restore_row(const struct run *run) {
-  struct metrics_row *rows = NULL;
+ * checkpoint has it; the evaluation is owed. */
+static int restore_row(struct run *run, const struct metrics_row *last) {
+  bool lacks = last ? last->step < run->row.step : run->row.step == 1;
+  return lacks && !run->owes_evaluation ? metrics_append(run->dir, &run->row) : STATUS_OK;
+}
+
+/* Rank 0. What the row of the checkpoint does not know yet, the file may. */
+static int open_metrics(struct run *run) {
+  struct metrics_row *rows = NULL, *last = NULL;
   int64_t n = 0;
-  if (run->row.step == 0) return STATUS_OK;
   char *path = make_path(run, "metrics.csv");
-  int status = metrics_read(path, &rows, &n);
-  bool lacks = n > 0 ? rows[n - 1].step < run->row.step : run->row.step == 1;
-  if (!status && lacks) status = metrics_append(run->dir, &run->row);
+  if (run->row.step > 0 && !access(path, F_OK) && metrics_read(path, &rows, &n)) error_clear(); /* it is read again */
+  for (int64_t i = 0; i < n; i++)
+    if (rows[i].step <= run->row.step) last = &rows[i];
+  if (last && last->step == run->row.step && isnan(run->row.validation_loss)) run->row = *last;
+  run->owes_evaluation =
+      run->row.step > 0 && isnan(run->row.validation_loss) && run_evaluation_is_due(run, run->row.step);
+  int status = metrics_open(run->dir, run->owes_evaluation ? run->step - 1 : run->step);
+  if (!status && run->row.step > 0) status = restore_row(run, last);
   mem_free(path);
   mem_free(rows);
   return status;
@@ -216,8 +228,7 @@ static int restore_row(const struct run *run) {
 
 /* Files that grow with the steps, cut back to where the run goes on. */
 static int open_outputs_all(struct run *run) {
-  int status = run->rank == 0 ? metrics_open(run->dir, run->step) : STATUS_OK;
-  if (run->rank == 0 && !status) status = restore_row(run);
+  int status = run->rank == 0 ? open_metrics(run) : STATUS_OK;
   status = comm_agree_all(run->comm, status);
   if (status || run->params->run.trace_every == 0) return status;
   char *path = make_path(run, "trace.h5");
