@@ -42,7 +42,7 @@ get_step() { sed -nE "s/^ *step: .*$1 ([0-9.]+) ms.*/\1/p" "$output"; }
 holds() {
   ends 0
   status_is "$1" DONE
-  says_once 'predicted beside measured, median of 1 step;'
+  says_once 'predicted beside measured \(median of the last 1 step\);'
   says 'step: predicted [0-9.]+ ms, measured [0-9.]+ ms, measured/predicted [0-9.]+'
   says 'bubble: predicted [0-9.]+ %, measured [0-9.]+ %'
   says "memory: predicted at most [0-9.]+ [KMG]iB, measured [0-9.]+ [KMG]iB, limit 64.00 MiB, on rank [0-9]"
@@ -56,7 +56,7 @@ holds() {
   is_near "$(get_step predicted)" "$(get_json predicted_step_ms)"
   is_near "$(get_step measured)" "$(get_json measured_step_ms)"
   is_near "$(get_step measured)" "$(get_columns "$1" 6 | tail -n 1)"
-  check grep -q 'predicted beside measured, median of 1 step;' "$work/$1/report.txt" || fail "report.txt lacks it"
+  check grep -q 'predicted beside measured \(median of the last 1 step\);' "$work/$1/report.txt" || fail "report.txt lacks it"
   check grep -qE '<td class="left">step, ms</td><td>[0-9.]+</td><td>[0-9.]+</td>' "$work/$1/report.html" || fail "report.html lacks it"
   command -v h5dump > /dev/null || return
   h5dump -y -m %.9g -d /steps/predicted_seconds "$work/$1/trace.h5" | sed -n '/DATA {/,/}/p' | tr -d ' ,' | sed -n 2,3p \
@@ -69,7 +69,7 @@ for ranks in 1 2 3; do
   train "cpu$ranks" "$ranks" -D run.steps=2
   holds "cpu$ranks"
   says 'predicted from preset cpu, not measured$'
-  says 'NOTE: these predictions do not rest on measurements of this device'
+  says 'NOTE: these predictions use preset times, not measurements of this device'
   tells ' attention\.core +8 '
   tells ' head\.head +2 '
   # Ops are within the passes that they make up.
@@ -91,22 +91,22 @@ train timed 2 -D run.steps=2 -D device.backend=timed -D device.time_scale=0.05 -
   -D 'cost.uniform={forward_ms: 1, input_ms: 1, weight_ms: 1}' -D optimizer.clip=0
 holds timed
 says 'predicted from uniform$'
-says 'step: predicted 180\.0000 ms'
+says 'step: predicted 180\.0 ms'
 says_not 'NOTE:'
 tells_not ' op, all passes'
 
 name="no trace: the log has it"
 train bare 2 -D run.steps=3 -D run.trace_every=0
 ends 0
-says_once 'predicted beside measured, median of 2 steps;'
+says_once 'predicted beside measured \(median of the last 2 steps\);'
 says ' mlp\.up '
 
 name="a run that goes on compares its own steps"
 train cpu2 2 -D run.steps=5
 ends 0
-says_once 'predicted beside measured, median of 2 steps;'
+says_once 'predicted beside measured \(median of the last 2 steps\);'
 "$penstock" report "$work/cpu2" > "$work/report" || fail "report"
-check grep -q 'predicted beside measured, median of 2 steps;' "$work/report" || fail "the report has another"
+check grep -q 'predicted beside measured \(median of the last 2 steps\);' "$work/report" || fail "the report has another"
 
 name="no profile, or one of another machine, is no failure and no secret"
 train lost 2 -D run.steps=2 -D cost.profile=nowhere.h5

@@ -72,12 +72,14 @@ void run_report_share(const struct run *run) {
   if (run->rank != 0 || run->flop_steps == 0) return;
   double reached = run->flops / run->flop_seconds / 1e12, peak = run->params->device.peak_tflops;
   if (!params_is_given(run->params, PARAM_device_peak_tflops)) {
-    log_line("model FLOPs: %.4g TFLOP/s, share of the peak n/a (device.peak_tflops is not given)", reached);
+    log_line("model FLOPs, mean of all steps but the first: %.4g TFLOP/s; give device.peak_tflops to see the share of "
+             "the peak",
+             reached);
     return;
   }
   double share = 100 * reached / (peak * run->size);
-  log_line("model FLOPs: %.4g TFLOP/s, %.2f %% of the peak of %d x %g TFLOP/s (device.peak_tflops)", reached, share,
-           run->size, peak);
+  log_line("model FLOPs, mean of all steps but the first: %.4g TFLOP/s, %.2f %% of the peak of %d x %g TFLOP/s",
+           reached, share, run->size, peak);
   if (share > 100)
     log_warn(
         "the share of the peak is %.1f %%: device.peak_tflops %g is less than a rank did; give the dense peak of one "
@@ -243,6 +245,6 @@ void run_report_manifest_all(struct run *run) {
 }
 
 void run_report_head(void) {
-  log_line("#   step     tokens      loss       rate grad norm   ms/step  tokens/s   TFLOP/s  time left   ends at  a "
-           "device");
+  log_line("#   step     tokens      loss       rate grad norm   ms/step  tokens/s   TFLOP/s  time left   ends at "
+           "tok/s/dev");
 }

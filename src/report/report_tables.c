@@ -210,18 +210,20 @@ static void write_comparison(FILE *out, const struct report *r) {
   write_ms(out, c->predicted_step_s);
   write_ms(out, c->measured_step_s);
   write_ratio(out, c->predicted_step_s, c->measured_step_s);
-  fprintf(out, "</tr>\n<tr><td class=\"left\">bubble of ranks x step</td><td>%.1f %%</td><td>%.1f %%</td>",
+  fprintf(out,
+          "</tr>\n<tr><td class=\"left\">bubble, share of the time of all ranks</td><td>%.1f %%</td><td>%.1f %%</td>",
           100 * c->predicted_bubble, 100 * c->measured_bubble);
   write_ratio(out, c->predicted_bubble, c->measured_bubble);
   fputs("</tr>\n", out);
   close_table(out);
-  fprintf(out, "<p class=\"note\">median of %" PRId64 " step%s; predicted from ", c->n_steps,
+  fprintf(out, "<p class=\"note\">measured: the median of the last %" PRId64 " step%s; predictions use ", c->n_steps,
           c->n_steps == 1 ? "" : "s");
   picture_write_escaped(out, c->cost_source ? c->cost_source : "unknown costs");
-  fputs(c->cost_is_measured || c->n_ops == 0 ? "</p>\n"
-                                             : "; these predictions do not rest on measurements of this device: "
-                                               "<code>penstock profile DECK</code>, started "
-                                               "like the run, makes them</p>\n",
+  fputs(c->cost_is_measured || c->n_ops == 0
+            ? "</p>\n"
+            : ". They are preset times, not measurements of this device. To measure it, "
+              "run <code>penstock profile DECK</code>, started like the run; then set "
+              "<code>cost.source: profile</code></p>\n",
         out);
   open_table(out, "Predicted beside measured, by kind of node", "sends and N also wait for the other rank");
   fputs("<th>node</th><th>a step</th><th>predicted, ms</th><th>measured, ms</th><th>ratio</th></tr>\n", out);

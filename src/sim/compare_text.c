@@ -31,22 +31,31 @@ static const char *format_ratio(double predicted, double measured, char text[MOS
   return text;
 }
 
+/* Of a whole step four digits are enough. */
+static const char *format_step(double seconds, char text[MOST_TEXT]) {
+  if (isfinite(seconds))
+    snprintf(text, MOST_TEXT, "%.*f", seconds < 0.01 ? 3 : seconds < 0.1 ? 2 : 1, seconds * 1e3);
+  else
+    snprintf(text, MOST_TEXT, "-");
+  return text;
+}
+
 static void print_head(FILE *out, const struct comparison *c) {
   char predicted[MOST_TEXT], measured[MOST_TEXT], ratio[MOST_TEXT];
-  fprintf(out, "predicted beside measured, median of %" PRId64 " step%s; predicted from %s\n", c->n_steps,
+  fprintf(out, "predicted beside measured (median of the last %" PRId64 " step%s); predictions use %s\n", c->n_steps,
           c->n_steps == 1 ? "" : "s", c->cost_source);
   fprintf(out, "  step: predicted %s ms, measured %s ms, measured/predicted %s\n",
-          format_ms(c->predicted_step_s, predicted), format_ms(c->measured_step_s, measured),
+          format_step(c->predicted_step_s, predicted), format_step(c->measured_step_s, measured),
           format_ratio(c->predicted_step_s, c->measured_step_s, ratio));
-  fprintf(out, "  bubble: predicted %.1f %%, measured %.1f %% of ranks x step\n", 100 * c->predicted_bubble,
+  fprintf(out, "  bubble: predicted %.1f %%, measured %.1f %% of the time of all ranks\n", 100 * c->predicted_bubble,
           100 * c->measured_bubble);
 }
 
 const char *compare_get_note(const struct comparison *c) {
   if (c->cost_is_measured || c->n_ops == 0) return NULL;
-  return "NOTE: these predictions do not rest on measurements of this device: penstock profile DECK, started like the "
-         "run, "
-         "makes them, cost.source: profile takes them";
+  return "NOTE: these predictions use preset times, not measurements of this device. To measure it, run `penstock "
+         "profile "
+         "DECK`, started like the run; then set cost.source: profile";
 }
 
 static void print_row(FILE *out, const char *name, int64_t count, double predicted, double measured) {
