@@ -209,7 +209,7 @@ train share 2 -D device.peak_tflops=1e-9 -D run.steps=8
 ends 0
 says_once 'warning: the share of the peak is .*device.peak_tflops 1e-09 is less than a rank did'
 train plain2 2
-says_once 'share of the peak n/a \(device.peak_tflops is not given\)'
+says_once 'give device.peak_tflops to see the share of the peak'
 
 # Model FLOPs are those of the model: what is recomputed adds none, and padding has none.
 name="model FLOPs with recomputation"
