@@ -6,7 +6,7 @@
 
 make_data data 300
 # An evaluation takes minutes, a step milliseconds.
-make_data long 60000 5000
+make_data long 300000 5000
 write_deck "$deck"
 evaluate=(-D run.steps=100000 -D data.validation=long -D run.evaluate_steps=1000000 -D run.trace_every=0)
 
