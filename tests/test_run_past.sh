@@ -91,6 +91,16 @@ train early 2 "${more[@]}"
 check cmp rows.csv early/metrics.csv.old || fail "what was kept is replaced"
 check [ -s early/metrics.csv.old2 ] || fail "the second life's rows are not kept"
 
+name="killed before its first step: a trace without steps is nothing to keep"
+train unborn 2 -D run.steps=0
+check [ -s unborn/trace.h5 ] || fail "no trace.h5"
+rm -rf unborn/checkpoints unborn/STATUS
+sed -i '/^checkpoint of step/d' unborn/log.txt
+train unborn 2
+ends 0
+says_not "trace.h5 of before"
+check [ ! -e unborn/trace.h5.old ] || fail "a trace without steps is kept"
+
 name="refused starts leave the folder as it was"
 again refused
 for word in DONE "CHECKPOINTED step 6" "FAILED on purpose"; do

@@ -9,6 +9,7 @@
 #include "input/deck.h"
 #include "store/checkpoint.h"
 #include "store/disk.h"
+#include "store/trace_read.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,10 +140,25 @@ static int put_aside(const struct run *run, const char *file) {
   return status;
 }
 
+/* A trace that cannot be read may have some. */
+static bool has_traced(const struct run *run) {
+  struct trace_content content;
+  char *path = make_path(run, "trace.h5");
+  bool has = true;
+  if (trace_read(path, 1, &content)) {
+    error_clear();
+  } else {
+    has = content.n_steps > 0;
+    trace_content_fini(&content);
+  }
+  mem_free(path);
+  return has;
+}
+
 int run_past_keep(const struct run *run) {
   if (run->found) return STATUS_OK;
   int status = run->broke_at > 0 ? put_aside(run, "metrics.csv") : STATUS_OK;
   if (!status && run->broke_at > 0) status = put_aside(run, "metrics.jsonl");
-  if (!status) status = put_aside(run, "trace.h5");
+  if (!status && has_traced(run)) status = put_aside(run, "trace.h5");
   return status;
 }
