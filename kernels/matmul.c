@@ -86,9 +86,14 @@ static void multiply_tile(void *context, int64_t i) {
   int64_t row = i % p->tiles_m * p->tile_m, column = i / p->tiles_m * p->tile_n;
   int64_t m = p->m - row < p->tile_m ? p->m - row : p->tile_m;
   int64_t n = p->n - column < p->tile_n ? p->n - column : p->tile_n;
-  matmul_library_multiply(p->trans_a, p->trans_b, m, n, p->k, p->a + (p->trans_a ? row : row * p->lda), p->lda,
-                          p->b + (p->trans_b ? column * p->ldb : column), p->ldb, p->beta, p->c + row * p->ldc + column,
-                          p->ldc);
+  const float *a = p->a + (p->trans_a ? row : row * p->lda), *b = p->b + (p->trans_b ? column * p->ldb : column);
+  float *c = p->c + row * p->ldc + column;
+  struct matmul_call call = {p->trans_a, p->trans_b, m, n, p->k, p->lda, p->ldb};
+  struct matmul_copies copies = matmul_library_get_copies(&call);
+  if (copies.a || copies.b)
+    matmul_spread_multiply(&call, copies, a, b, p->beta, c, p->ldc);
+  else
+    matmul_library_multiply(p->trans_a, p->trans_b, m, n, p->k, a, p->lda, b, p->ldb, p->beta, c, p->ldc);
 }
 
 void matmul_init_cpu(void) { matmul_library_init(); }

@@ -44,36 +44,59 @@ static bool has_avx512(void) {
   return known == 2;
 }
 
-/* AVX-512: blocks of 48 columns. Whether oneDNN copies the operands first is its own choice, which `copies` repeats: for
- * large tiles, and for leading dimensions that collide in the caches. A copy of B is paid for by the rows of the tile, a
- * copy of A by its columns. Lines that are whole pages apart make each way dearer. Fits to times of oneDNN 2.6. */
+/* Whether oneDNN copies the operands into blocks is its own choice, which this repeats: for large tiles, and with AVX-512
+ * for leading dimensions that collide in the caches. */
+static bool packs(const struct matmul_call *c) {
+  double edges = 1 / (double)c->m + 1 / (double)c->n;
+  if (!has_avx512()) return edges < 0.0038;
+  if (edges < 0.00196) return true;
+  if (c->trans_b) return c->n > 100 && c->lda % 256 == 0 && c->ldb % 256 == 0;
+  return c->ldb % 1024 == 0 && (c->trans_a || (c->m > 100 && c->k > 500));
+}
+
+/* Lines of A^T B in place that collide: its inner product goes down 96 of each operand at a time, and lines that are a
+ * multiple of 1 KiB apart fall into four sets of the first cache or fewer. AVX-512 feels it at 4 KiB alone. */
+static bool collides(int64_t ld) { return ld % (has_avx512() ? 1024 : 256) == 0; }
+
+struct matmul_copies matmul_library_get_copies(const struct matmul_call *c) {
+  struct matmul_copies none = {false, false}, copies = {collides(c->lda), collides(c->ldb)};
+  if (!c->trans_a || c->trans_b || packs(c)) return none;
+  return (copies.a ? c->m : 0) + (copies.b ? c->n : 0) <= MATMUL_COPY_WIDTH ? copies : none;
+}
+
+/* What operands of A^T B that collide cost in place: a copy, paid for by the other edge of the tile, or without one. */
+static double get_cost_of_collisions(const struct matmul_call *c, double without) {
+  struct matmul_copies copies = matmul_library_get_copies(c);
+  if (copies.a || copies.b) return (copies.a ? 8 / (double)c->n : 0) + (copies.b ? 8 / (double)c->m : 0);
+  return (collides(c->lda) ? without : 0) + (collides(c->ldb) ? without : 0);
+}
+
+/* AVX-512: blocks of 48 columns. A copy of B into blocks is paid for by the rows of the tile, one of A by its columns. Lines
+ * that are whole pages apart make each way dearer. Fits to times of oneDNN 2.6. */
 static double get_cost_avx512(const struct matmul_call *c) {
   double rows = (double)c->m, columns = (double)c->n;
-  bool pages_a = c->lda % 1024 == 0, pages_b = c->ldb % 1024 == 0, copies = 1 / rows + 1 / columns < 0.00196;
+  bool pages_b = c->ldb % 1024 == 0;
   int64_t rest = c->n % 48;
   double cost = rest ? 0.1 * (double)(48 - rest) / columns : 0;
   if (c->trans_b) {
-    copies = copies || (c->n > 100 && c->lda % 256 == 0 && c->ldb % 256 == 0);
     double turning = pages_b ? 33 : 11;
-    return cost + (copies ? 1.01 + turning / rows + 9 / columns : 1.03 + 3 * turning / rows + 4 / columns);
+    return cost + (packs(c) ? 1.01 + turning / rows + 9 / columns : 1.03 + 3 * turning / rows + 4 / columns);
   }
   if (c->trans_a) {
-    if (copies || pages_b) return cost + 1 + 12 / rows + 27 / columns;
-    return cost + (pages_a ? 1.2 + 2 * cost : 1.03) + 1 / rows + 2 / columns;
+    if (packs(c)) return cost + 1 + 12 / rows + 27 / columns;
+    return cost + 1.03 + 1 / rows + 2 / columns + get_cost_of_collisions(c, 0.17);
   }
-  if (copies || (pages_b && c->m > 100 && c->k > 500)) return cost + 1.03 + 16 / rows + 11 / columns;
+  if (packs(c)) return cost + 1.03 + 16 / rows + 11 / columns;
   return cost + (pages_b ? 1.19 : 1) + 1 / rows + 1 / columns;
 }
 
-/* AVX2: operands are copied where that pays (edges < 0.0038), else used in place: along long rows if B is as it is, in
- * narrow columns if it is transposed. Fits to times of oneDNN 2.6. */
+/* AVX2: in place along long rows if B is as it is, in narrow columns if it is transposed. Fits to times of oneDNN 2.6. */
 static double get_cost_avx2(const struct matmul_call *c) {
   double rows = (double)c->m, columns = (double)c->n, edges = 1 / rows + 1 / columns;
-  bool pages_a = c->lda % 1024 == 0, pages_b = c->ldb % 1024 == 0;
-  if (edges < 0.0038) return 0.95 + 30 * edges;
+  if (packs(c)) return 0.95 + 30 * edges;
   if (c->trans_b) return 1.03 + 4 / rows + 1 / columns + 2e-5 * columns + (c->m > 224 ? 0.05 : 0);
-  if (c->trans_a) return 1.06 + 3 * edges + (pages_a ? 0.35 : 0) + (pages_b ? 0.08 : 0);
-  return 1.03 + 2 / rows + 16 / columns + (pages_b ? 0.06 : 0);
+  if (c->trans_a) return 1.03 + 3 * edges + get_cost_of_collisions(c, 0.3);
+  return 1.03 + 2 / rows + 16 / columns + (c->ldb % 1024 == 0 ? 0.06 : 0);
 }
 
 double matmul_library_get_cost(const struct matmul_call *call) {

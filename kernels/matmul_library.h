@@ -15,8 +15,21 @@ struct matmul_call {
   int64_t m, n, k, lda, ldb;
 };
 
-/* Relative seconds of a multiply-add in such a call: 1 for a large one. A rule of thumb by which matmul.c compares ways
- * to cut; a function of the call alone, for one kind of CPU. */
+/* Which operands of such a call are better copied first, because their lines collide in the caches: of A^T B alone, and
+ * together at most MATMUL_COPY_WIDTH floats wide (m of A, n of B). A function of the call alone, for one kind of CPU. */
+enum { MATMUL_COPY_WIDTH = 640 };
+struct matmul_copies {
+  bool a, b;
+};
+struct matmul_copies matmul_library_get_copies(const struct matmul_call *call);
+
+/* matmul_spread.c: C = A^T B + beta C for such a call, through copies of the operands named, at least one; on the calling
+ * thread, on whose stack the copies lie. */
+void matmul_spread_multiply(const struct matmul_call *call, struct matmul_copies copies, const float *a, const float *b,
+                            float beta, float *c, int64_t ldc);
+
+/* Relative seconds of a multiply-add in such a call, its copies included: 1 for a large one. A rule of thumb by which
+ * matmul.c compares ways to cut; a function of the call alone, for one kind of CPU. */
 double matmul_library_get_cost(const struct matmul_call *call);
 
 /* Columns that the library works on at once: edges of tiles along N are multiples of it. */

@@ -71,6 +71,15 @@ static void check_products(void) {
   }
 }
 
+/* A^T B along lines that collide in the caches: those of A, of B and of both, more than are copied at a time. */
+static void check_collisions(void) {
+  static const int64_t sizes[][3] = {{1024, 200, 700}, {200, 768, 700}, {768, 256, 700}};
+  for (int i = 0; i < 6; i++) {
+    const int64_t *size = sizes[i / 2];
+    check_product((struct product){.trans_a = true, .add = i % 2, .m = size[0], .n = size[1], .k = size[2]});
+  }
+}
+
 struct bias {
   int64_t rows, n;
 };
@@ -499,6 +508,7 @@ int main(void) {
   static const int64_t dims[] = {8, 16, 32, 64, 80, 128, 200, 6};
   for (int i = 0; i < 8; i++) check_rope((struct rope){2, 5 + 60 * i, 3, dims[i], 3 * dims[i] + i, i % 2});
   check_wide();
+  check_collisions();
   check_close();
   T_CHECK(mem_balance() == 0, "%d allocations left", (int)mem_balance());
   return t_end();
