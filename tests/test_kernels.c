@@ -73,7 +73,7 @@ static void check_products(void) {
 
 /* A^T B along lines that collide in the caches: those of A, of B and of both, more than are copied at a time. */
 static void check_collisions(void) {
-  static const int64_t sizes[][3] = {{1024, 200, 700}, {200, 768, 700}, {768, 256, 700}};
+  static const int64_t sizes[][3] = {{1024, 200, 500}, {200, 768, 500}, {768, 256, 500}};
   for (int i = 0; i < 6; i++) {
     const int64_t *size = sizes[i / 2];
     check_product((struct product){.trans_a = true, .add = i % 2, .m = size[0], .n = size[1], .k = size[2]});
