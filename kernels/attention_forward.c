@@ -7,7 +7,7 @@
 #include "attention_tile.h"
 #include "base/pool.h"
 
-enum { BLOCK_QUERIES = 128 };
+enum { BLOCK_QUERIES = 128, BLOCK_KEYS = 64 };
 
 struct forward {
   const struct attention_shape *shape;
@@ -20,7 +20,7 @@ struct forward {
 struct block {
   int64_t first, n; /* position of the first query, real queries */
   int64_t dim, tile_dim;
-  float *q, *o, *scores; /* [dim][BLOCK_QUERIES], [queries][tile_dim], [TILE_KEYS][BLOCK_QUERIES] */
+  float *q, *o, *scores; /* [dim][BLOCK_QUERIES], [queries][tile_dim], [BLOCK_KEYS][BLOCK_QUERIES] */
   float top[BLOCK_QUERIES], sum[BLOCK_QUERIES], shrink[BLOCK_QUERIES];
 };
 
@@ -77,8 +77,8 @@ static void shrink_outputs(struct block *b, int64_t first) {
 
 /* One block of keys. */
 static void meet_keys(struct block *b, const float *keys, const float *values, int64_t ld, int64_t first, int64_t n) {
-  float key_tile[b->tile_dim * TILE_KEYS] __attribute__((aligned(64)));
-  float value_tile[b->tile_dim * TILE_KEYS] __attribute__((aligned(64)));
+  float key_tile[b->tile_dim * BLOCK_KEYS] __attribute__((aligned(64)));
+  float value_tile[b->tile_dim * BLOCK_KEYS] __attribute__((aligned(64)));
   tile_pack(key_tile, b->tile_dim, keys, ld, n, b->dim);
   tile_pack(value_tile, b->tile_dim, values, ld, n, b->dim);
   int64_t shift = b->first - first, start = tile_max(0, -shift); /* the first query that sees any of them */
@@ -143,15 +143,15 @@ static void attend_block(void *context, int64_t task) {
   struct block b = {.first = first, .n = stop - first, .dim = dim, .tile_dim = tile_round(dim, TILE_COLUMNS)};
   float q[dim * BLOCK_QUERIES] __attribute__((aligned(64)));
   float o[BLOCK_QUERIES * b.tile_dim] __attribute__((aligned(64)));
-  float scores[TILE_KEYS * BLOCK_QUERIES] __attribute__((aligned(64)));
+  float scores[BLOCK_KEYS * BLOCK_QUERIES] __attribute__((aligned(64)));
   b.q = q, b.o = o, b.scores = scores;
   for (int64_t i = 0; i < BLOCK_QUERIES; i++) b.top[i] = -INFINITY;
   const float *token = p->qkv + row * s->length * p->ld;
   tile_pack_transposed(q, BLOCK_QUERIES, token + first * p->ld + head * dim, p->ld, b.n, dim, 1.0f / sqrtf((float)dim));
   const float *keys = token + (s->n_heads + head / (s->n_heads / s->n_kv_heads)) * dim;
   const float *values = keys + s->n_kv_heads * dim;
-  for (int64_t key = 0; key < stop; key += TILE_KEYS)
-    meet_keys(&b, keys + key * p->ld, values + key * p->ld, p->ld, key, tile_min(TILE_KEYS, stop - key));
+  for (int64_t key = 0; key < stop; key += BLOCK_KEYS)
+    meet_keys(&b, keys + key * p->ld, values + key * p->ld, p->ld, key, tile_min(BLOCK_KEYS, stop - key));
   write_block(&b, out + first * out_ld, out_ld, lse + first * s->n_heads, s->n_heads);
 }
 

@@ -7,7 +7,7 @@
 #include "vec.h"
 
 /* TILE_ROWS by two vectors of sums, and what they are made of, fill the registers: 32 of them where vectors are of 16. */
-enum { TILE_ROWS = VEC / 2, TILE_COLUMNS = 2 * VEC, TILE_KEYS = 64 };
+enum { TILE_ROWS = VEC / 2, TILE_COLUMNS = 2 * VEC };
 
 /* Tokens lie pages apart, so that rows to be packed are asked for this early. */
 enum { TILE_AHEAD = 8 };
@@ -25,8 +25,26 @@ enum tile_part {
   TILE_BY_QUERY, /* rows are keys, the sum is over queries: the rest of A is zero */
 };
 
+/* Lines that are needed after a product and asked for while it runs, some rows a step: a core can wait for few at once.
+ * Each of n arrays has `left` more rows of `width` floats. */
+enum { TILE_ARRAYS = 8, TILE_ROWS_A_STEP = 2 };
+struct tile_ahead {
+  int n;
+  const float *rows[TILE_ARRAYS];
+  int64_t ld[TILE_ARRAYS];
+  int64_t left, width;
+};
+
+static inline void tile_ask(struct tile_ahead *ahead) {
+  for (int step = 0; step < TILE_ROWS_A_STEP && ahead->left; step++, ahead->left--)
+    for (int i = 0; i < ahead->n; i++) {
+      vec_prefetch(ahead->rows[i], ahead->width);
+      ahead->rows[i] += ahead->ld[i];
+    }
+}
+
 /* C = A B + beta C; A's element (i, k) is at a[i * a_row + k * a_column]. Rows of queries that see no key are left as they
- * are. */
+ * are. `ahead` may be NULL. */
 struct tile_product {
   enum tile_part part;
   int64_t shift;
@@ -38,6 +56,7 @@ struct tile_product {
   float *c;
   int64_t ldc;
   int beta;
+  struct tile_ahead *ahead;
 };
 
 /* TILE_ROWS rows by two vectors of C, over k in [k, end). */
@@ -68,6 +87,7 @@ static inline void tile_block(const float *a, int64_t a_row, int64_t a_column, c
 static inline void tile_multiply(struct tile_product p) {
   for (int64_t i = 0; i < p.rows; i += TILE_ROWS) {
     int64_t column = 0, columns = p.columns, first = 0, end = p.depth, seen = tile_max(0, i + TILE_ROWS + p.shift);
+    if (p.ahead) tile_ask(p.ahead);
     if (!seen && (p.part == TILE_SCORES || p.part == TILE_BY_KEY)) continue;
     if (p.part == TILE_SCORES_T) column = tile_max(0, i - p.shift) / TILE_COLUMNS * TILE_COLUMNS;
     if (p.part == TILE_SCORES) columns = tile_min(columns, tile_round(seen, TILE_COLUMNS));

@@ -8,8 +8,9 @@
 
 #include "base/error.h"
 
-/* MPICH 4.0 has a frame of some 130 kB in MPI_Init. MPI and a run of few ranks have 34 files open at once; a blend of token
- * files, spill files and more ranks on the node take more. UCX shares memory in files of 4 MiB. */
+/* MPICH 4.0 has a frame of some 130 kB in MPI_Init, and kernels keep tiles on the stack: 920 kB for heads of 256. MPI and
+ * a run of few ranks have 34 files open at once; a blend of token files, spill files and more ranks on the node take more.
+ * UCX shares memory in files of 4 MiB. */
 static const struct limit {
   int resource, number; /* number: the error of who meets it, 0: there is none */
   const char *option, *unit, *what;
@@ -17,7 +18,7 @@ static const struct limit {
       wanted; /* in what getrlimit counts; no job runs with less than `least`; 0: nothing is raised */
 } limits[] = {
     {RLIMIT_NOFILE, EMFILE, "-n", "", "open files", 1, 36, 1024},
-    {RLIMIT_STACK, 0, "-s", " kB", "the stack", 1024, 192 << 10, 1 << 20},
+    {RLIMIT_STACK, 0, "-s", " kB", "the stack", 1024, 1 << 20, 8 << 20},
     {RLIMIT_FSIZE, EFBIG, "-f", " kB", "the size of files", 1024, 0, 0},
 };
 enum { SHARED_FILE_BYTES = 5 << 20 };
