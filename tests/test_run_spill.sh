@@ -164,7 +164,7 @@ if command -v prlimit > /dev/null; then
   wait_until has_step full 2
   prlimit --pid "$(list_ranks full 1)" --fsize=70000 || fail "no limit"
   wait_end
-  says_once '^penstock: error: on rank 1 \(.+\): cannot write .*/penstock-spill-.*-1.h5: File too large \([0-9]+ bytes needed, [0-9]+ free\)'
+  says_once '^penstock: error: on rank 1 \(.+\): cannot write .*/penstock-spill-.*-1.h5: File too large \(ulimit -f is [0-9]+ kB\) \([0-9]+ bytes needed, [0-9]+ free\)'
   status_is full "FAILED on rank 1 .*: cannot write .*"
   log_ends_with_status full
   is_empty
