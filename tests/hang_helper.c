@@ -8,11 +8,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "comm/watchdog.h"
-#include "exec/interrupt.h"
 #include "t.h"
 
 enum { STEPS = 8, BAD_STEP = 5 };

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/deadline.h"
+#include "base/interrupt.h"
 #include "base/pool.h"
-#include "exec/interrupt.h"
 #include "kernels.h"
 #include "t.h"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A hundred signals at random instants of a step each end a run in a checkpoint that the next life goes on from; after all of
 # them the run is that of one life, bit by bit. The products are wide enough for the library's widest kernels, whose damage by a
-# signal handler (src/exec/interrupt.h) this is about; where the CPU has AVX-512, half of the signals meet kernels without it.
+# signal handler (src/base/interrupt.h) this is about; where the CPU has AVX-512, half of the signals meet kernels without it.
 # SIGNALS is their number, by default 100.
 # shellcheck source=tests/run_lib.sh
 . "${srcdir:-$(dirname "$0")/..}/tests/run_lib.sh"

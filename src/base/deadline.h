@@ -1,5 +1,5 @@
 /* Ends the process when work that may hang does: a thread sleeps until then. No timer's signal, whose handler would run on the
- * stack of whatever thread it meets (exec/interrupt.h says what that costs). One deadline at a time.
+ * stack of whatever thread it meets (base/interrupt.h says what that costs). One deadline at a time.
  */
 #ifndef PENSTOCK_BASE_DEADLINE_H
 #define PENSTOCK_BASE_DEADLINE_H

@@ -2,13 +2,13 @@
 
 #include "base/binding.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/version.h"
 #include "cmd/options.h"
 #include "comm/comm.h"
-#include "exec/interrupt.h"
 #include "exec/setup.h"
 #include "kernels.h"
 

@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "comm/watchdog.h"
 #include "data/dataset.h"
-#include "exec/interrupt.h"
 #include "exec/setup.h"
 #include "exec/trainer.h"
 #include "store/checkpoint.h"

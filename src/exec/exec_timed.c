@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "exec/interrupt.h"
 #include "sim/sim.h"
 
 #include <math.h>

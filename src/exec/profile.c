@@ -5,10 +5,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "exec/interrupt.h"
 #include "exec/profile_internal.h"
 #include "prof/counters.h"
 

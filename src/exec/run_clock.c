@@ -7,9 +7,9 @@
 #include "exec/run.h"
 
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "exec/interrupt.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,10 +2,10 @@
 #include "exec/verify_internal.h"
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "comm/watchdog.h"
-#include "exec/interrupt.h"
 
 #include <math.h>
 #include <stdio.h>

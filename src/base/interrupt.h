@@ -4,8 +4,8 @@
  * They are blocked in every thread and asked for: no handler runs. oneDNN's products for AVX-512 keep data in the stack
  * pointer, so the frame of a handler that runs on a computing thread's own stack is written into the heap.
  */
-#ifndef PENSTOCK_EXEC_INTERRUPT_H
-#define PENSTOCK_EXEC_INTERRUPT_H
+#ifndef PENSTOCK_BASE_INTERRUPT_H
+#define PENSTOCK_BASE_INTERRUPT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "exec/interrupt.h"
+#include "base/interrupt.h"
 
 #include <signal.h>
 #include <stdio.h>
