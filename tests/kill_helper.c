@@ -16,8 +16,8 @@
 
 #include "base/log.h"
 #include "random_model.h"
+#include "record/trace_read.h"
 #include "store/disk.h"
-#include "store/trace_read.h"
 #include "trace_case.h"
 
 static struct comm *comm;

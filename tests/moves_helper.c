@@ -7,7 +7,7 @@
 #include "model/footprint.h"
 #include "model/model.h"
 #include "plan/plan_move.h"
-#include "store/plan_file.h"
+#include "record/plan_file.h"
 #include "t.h"
 
 static bool is_listed(const char *stages, int32_t stage) {

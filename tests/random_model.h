@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "model/model.h"
-#include "store/checkpoint.h"
+#include "record/checkpoint.h"
 #include "t.h"
 
 static inline int64_t pick(uint64_t seed, uint32_t a, uint64_t i, int64_t below) {

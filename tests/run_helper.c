@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "record/trace_read.h"
 #include "store/h5.h"
-#include "store/trace_read.h"
 #include "t.h"
 
 enum { MAX_DIMS = 4 };

@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "random_model.h"
-#include "store/checkpoint.h"
+#include "record/checkpoint.h"
 #include "store/disk.h"
 #include "store/h5.h"
 #include "t.h"

@@ -4,9 +4,9 @@
 
 #include "plan/recompute.h"
 #include "random_moves.h"
+#include "record/plan_file.h"
+#include "record/trace_read.h"
 #include "store/h5.h"
-#include "store/plan_file.h"
-#include "store/trace_read.h"
 
 static const char path[] = "plan.h5";
 

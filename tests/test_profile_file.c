@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "record/profile_file.h"
 #include "store/h5.h"
-#include "store/profile_file.h"
 #include "t.h"
 #include "tiny_model.h"
 

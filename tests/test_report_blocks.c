@@ -2,9 +2,9 @@
  * whose waits are those that the simulator knows from the graph itself. */
 #include "base/error.h"
 #include "random_moves.h"
+#include "record/trace_rows.h"
 #include "report/report_step.h"
 #include "sim/sim.h"
-#include "store/trace_rows.h"
 
 static int compare_rows(const void *left, const void *right) {
   const struct node_row *a = left, *b = right;

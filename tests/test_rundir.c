@@ -18,8 +18,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "record/rundir.h"
 #include "store/disk.h"
-#include "store/rundir.h"
 #include "t.h"
 
 static bool no_locks; /* as on a file system without them */

@@ -8,7 +8,7 @@
 #include "dag/dag.h"
 #include "plan/plan.h"
 #include "plan/planner.h"
-#include "store/trace.h"
+#include "record/trace.h"
 #include "t.h"
 #include "tiny_model.h"
 

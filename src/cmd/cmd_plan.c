@@ -15,10 +15,10 @@
 #include "exec/setup.h"
 #include "input/deck.h"
 #include "plan/plan_csv.h"
+#include "record/rundir.h"
 #include "report/plan_report.h"
 #include "report/report.h"
 #include "store/disk.h"
-#include "store/rundir.h"
 
 /* A deck made ready for planning. */
 struct plan_job {

@@ -16,9 +16,9 @@
 #include "data/dataset.h"
 #include "exec/profile.h"
 #include "exec/setup.h"
+#include "record/profile_file.h"
 #include "report/profile_report.h"
 #include "store/disk.h"
-#include "store/profile_file.h"
 
 struct profile_options {
   const char *deck, *seconds_text;

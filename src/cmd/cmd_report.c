@@ -13,10 +13,10 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/simulate.h"
+#include "record/rundir.h"
 #include "report/picture.h"
 #include "report/report.h"
 #include "store/disk.h"
-#include "store/rundir.h"
 
 struct report_options {
   int64_t steps, step; /* 0: not given */

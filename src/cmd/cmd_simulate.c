@@ -12,8 +12,8 @@
 #include "exec/costs.h"
 #include "exec/predict.h"
 #include "input/deck.h"
+#include "record/plan_file.h"
 #include "report/plan_report.h"
-#include "store/plan_file.h"
 
 static int parse_iterations(const char *text, int32_t *n) {
   char *end = NULL;

@@ -1,5 +1,5 @@
 /* What `penstock profile` measured of a device, as data: filled in by exec/profile.h, kept in profile.h5 by
- * store/profile_file.h, priced by cost_profile.c. Seconds are those of one rank while all ranks of its node measure the same
+ * record/profile_file.h, priced by cost_profile.c. Seconds are those of one rank while all ranks of its node measure the same
  * at once, medians over repetitions, those of ops brought to the level of the medians of whole passes; of several ranks those
  * of the one that took longest for the whole point.
  */

@@ -9,7 +9,7 @@
 #include "cost/profile.h"
 #include "exec/profile.h"
 #include "input/params.h"
-#include "store/profile_file.h"
+#include "record/profile_file.h"
 
 /* Why there is no profile, NULL when there is one; both owned by the caller. */
 static char *read_profile(const struct params *params, struct profile **profile) {

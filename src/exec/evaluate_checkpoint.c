@@ -10,7 +10,7 @@
 #include "data/dataset.h"
 #include "exec/setup.h"
 #include "exec/trainer.h"
-#include "store/checkpoint.h"
+#include "record/checkpoint.h"
 
 struct job {
   struct comm *comm;

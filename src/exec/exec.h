@@ -7,7 +7,7 @@
 #include "dag/dag.h"
 #include "exec/optimizer.h"
 #include "exec/rank_state.h"
-#include "store/trace.h"
+#include "record/trace.h"
 
 struct comm;
 struct sim_times;

@@ -4,8 +4,8 @@
 
 #include "cost/cost.h"
 #include "dag/dag.h"
-#include "store/comparison.h"
-#include "store/trace.h"
+#include "record/comparison.h"
+#include "record/trace.h"
 
 /* Ops of kinds of layers, by pass. */
 enum { FORECAST_OPS = LAYER_KIND_COUNT * LAYER_MAX_OPS * COMPARISON_PASSES };

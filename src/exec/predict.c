@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "dag/dag_price.h"
 #include "model/footprint.h"
-#include "store/plan_file.h"
+#include "record/plan_file.h"
 
 static void simulate(struct prediction *p, const struct model *model, const struct cost *cost, int32_t n_iterations) {
   p->seconds = MEM_NEW(double, p->dag->n_nodes);

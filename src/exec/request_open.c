@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "plan/plan_csv.h"
 #include "plan/recompute.h"
-#include "store/plan_file.h"
+#include "record/plan_file.h"
 
 /* ---- a plan made elsewhere ---- */
 

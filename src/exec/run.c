@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "comm/watchdog.h"
-#include "store/trace.h"
+#include "record/trace.h"
 
 #include <math.h>
 #include <stdio.h>

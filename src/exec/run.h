@@ -6,7 +6,7 @@
 #include "data/dataset.h"
 #include "exec/setup.h"
 #include "exec/trainer.h"
-#include "store/rundir.h"
+#include "record/rundir.h"
 
 struct cost;
 struct run_compare;

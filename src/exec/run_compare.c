@@ -15,8 +15,8 @@
 #include "exec/forecast.h"
 #include "exec/profile.h"
 #include "exec/tally.h"
+#include "record/trace.h"
 #include "sim/compare_text.h"
-#include "store/trace.h"
 
 enum { N_VALUES = sizeof(struct forecast) / sizeof(double) };
 

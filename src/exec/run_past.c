@@ -7,9 +7,9 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "input/deck.h"
-#include "store/checkpoint.h"
+#include "record/checkpoint.h"
+#include "record/trace_read.h"
 #include "store/disk.h"
-#include "store/trace_read.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "comm/comm.h"
 #include "exec/fit.h"
 #include "plan/recompute.h"
-#include "store/trace.h"
+#include "record/trace.h"
 
 #include <math.h>
 #include <stdio.h>

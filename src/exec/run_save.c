@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "store/checkpoint.h"
+#include "record/checkpoint.h"
 
 int run_check_folder(const struct run *run) { return run->rank == 0 ? rundir_check(run->dir) : STATUS_OK; }
 

@@ -9,9 +9,9 @@
 #include "cost/cost.h"
 #include "exec/predict.h"
 #include "exec/same_data.h"
-#include "store/checkpoint.h"
+#include "record/checkpoint.h"
+#include "record/trace.h"
 #include "store/disk.h"
-#include "store/trace.h"
 
 #include <math.h>
 #include <stdio.h>

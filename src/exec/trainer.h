@@ -7,7 +7,7 @@
 #include "exec/exec.h"
 #include "exec/optimizer.h"
 #include "exec/rank_state.h"
-#include "store/checkpoint.h"
+#include "record/checkpoint.h"
 
 struct comm;
 struct cost;

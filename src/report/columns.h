@@ -6,7 +6,7 @@
 #ifndef PENSTOCK_REPORT_COLUMNS_H
 #define PENSTOCK_REPORT_COLUMNS_H
 
-#include "store/trace_rows.h"
+#include "record/trace_rows.h"
 
 struct columns {
   int n, n_classes;

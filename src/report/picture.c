@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "store/plan_file.h"
-#include "store/trace_read.h"
+#include "record/plan_file.h"
+#include "record/trace_read.h"
 
 static const double MIB = 1024.0 * 1024.0;
 

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
+#include "record/rundir.h"
 #include "report/timeline.h"
-#include "store/rundir.h"
 
 /* The prediction first, the measurement after it; either may be missing, one is there. */
 struct picture {

@@ -10,11 +10,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/model.h"
+#include "record/plan_file.h"
 #include "report/picture.h"
 #include "report/report_step.h"
 #include "sim/compare_text.h"
 #include "store/disk.h"
-#include "store/plan_file.h"
 
 /* Read beyond those asked for, in place of steps that a broken job has left incomplete. */
 enum { SPARE_STEPS = 100 };

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "plan/plan.h"
-#include "store/comparison.h"
+#include "record/comparison.h"
 
 struct model;
 

@@ -2,8 +2,8 @@
 #ifndef PENSTOCK_REPORT_REPORT_STEP_H
 #define PENSTOCK_REPORT_REPORT_STEP_H
 
+#include "record/trace_read.h"
 #include "report/report.h"
-#include "store/trace_read.h"
 
 /* The rows of one step, sorted by rank, stream, start, and what is found in them again and again. */
 struct step_view {

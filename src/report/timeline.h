@@ -4,8 +4,8 @@
 #ifndef PENSTOCK_REPORT_TIMELINE_H
 #define PENSTOCK_REPORT_TIMELINE_H
 
+#include "record/trace_rows.h"
 #include "report/report.h"
-#include "store/trace_rows.h"
 
 /* A step of more rows than MOST_BARS is drawn in columns that hold COLUMN_PASSES passes of a rank each on average (of fewer, the
  * shares of neighbours differ by where their edges fall), as far as the limits of all columns allow. */

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "model/model.h"
 #include "plan/plan.h"
-#include "store/comparison.h"
+#include "record/comparison.h"
 
 enum { MOST_TEXT = 32 };
 
