@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "dag/dag.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 #include "planner_cases.h"
 #include "tiny_model.h"
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "plan/planner.h"
+#include "planner/planner.h"
 
 /* Stages a rank; 0: the planner takes its plan from a file. */
 static inline int32_t get_test_chunks(const char *planner) {

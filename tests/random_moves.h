@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "make_plan.h"
 #include "model/footprint.h"
-#include "plan/order_time.h"
 #include "plan/plan_move.h"
+#include "planner/order_time.h"
 
 static inline int32_t clamp_place(int64_t place, int32_t low, int32_t high) {
   return place < low ? low : place > high ? high : (int32_t)place;

@@ -9,8 +9,8 @@
 #include "cost_case.h"
 #include "dag/dag_price.h"
 #include "model/footprint.h"
-#include "plan/knapsack.h"
-#include "plan/stage_need.h"
+#include "planner/knapsack.h"
+#include "planner/stage_need.h"
 #include "sim/sim.h"
 #include "tiny_model.h"
 

@@ -5,7 +5,7 @@
 #include "dag/dag_price.h"
 #include "exec/forecast.h"
 #include "exec/tally.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 #include "sim/sim.h"
 #include "tiny_model.h"
 

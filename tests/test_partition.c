@@ -1,6 +1,6 @@
 /* The cost-balanced partition against all cuts there are: the least largest stage, then the evenest; limits kept where a cut
  * can keep them; speeds of ranks; and the whole blocks of the even partition where nothing is known of costs. */
-#include "plan/partition_auto.h"
+#include "planner/partition_auto.h"
 
 #include <math.h>
 

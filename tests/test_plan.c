@@ -4,7 +4,7 @@
 #include "base/rng.h"
 #include "model/model.h"
 #include "plan/plan.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 #include "planner_cases.h"
 #include "tiny_model.h"
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "dag/dag.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 #include "planner_cases.h"
 #include "sim/sim.h"
 #include "t.h"

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "dag/dag.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 #include "record/plan_file.h"
 #include "record/trace_rows.h"
 #include "report/report.h"

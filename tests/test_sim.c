@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include "dag/dag.h"
 #include "model/footprint.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 #include "sim/sim_path.h"
 #include "t.h"
 #include "tiny_model.h"

@@ -7,7 +7,7 @@
 #include "comm/comm.h"
 #include "dag/dag.h"
 #include "plan/plan.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 #include "record/trace.h"
 #include "t.h"
 #include "tiny_model.h"

@@ -10,7 +10,7 @@
 #include "comm/comm.h"
 #include "comm/watchdog.h"
 #include "exec/trainer.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 #include "t.h"
 
 #define TRAIN_GPT2(blocks, tied)                                                                                       \

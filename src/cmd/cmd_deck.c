@@ -17,7 +17,7 @@
 #include "input/params_idle.h"
 #include "input/params_print.h"
 #include "model/model.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 
 static int check_partition(const struct params *params, const struct model *model) {
   const struct params_partition *cut = &params->pipeline.partition;

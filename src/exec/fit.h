@@ -3,7 +3,7 @@
 #define PENSTOCK_EXEC_FIT_H
 
 #include "dag/dag.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 
 /* STATUS_OK, or STATUS_MISTAKE with rank, node, bytes over, and the smallest changes that would fit: the limits that
  * suffice, and the largest micro-batch. `planner` and `request` are what made the plan, to try others like it. */

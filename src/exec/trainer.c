@@ -7,7 +7,7 @@
 #include "cost/cost.h"
 #include "dag/dag_price.h"
 #include "exec/forecast.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 #include "sim/sim.h"
 #include "store/spill.h"
 

@@ -9,7 +9,7 @@
 
 #include "plan/obscura_model.h"
 #include "plan/planner_obscura.h"
-#include "plan/stage_menu.h"
+#include "planner/stage_menu.h"
 
 /* What a layer was last asked to discard, and the bytes of that. */
 struct obscura_memo {

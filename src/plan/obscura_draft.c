@@ -8,8 +8,8 @@
 #include "model/footprint.h"
 #include "model/model.h"
 #include "plan/obscura.h"
-#include "plan/one_f_one_b.h"
 #include "plan/recompute.h"
+#include "planner/one_f_one_b.h"
 
 /* ---- life ---- */
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "plan/obscura.h"
-#include "plan/partition_auto.h"
+#include "planner/partition_auto.h"
 
 enum { SHORTLIST = 4, MOST_REST = 3 };
 

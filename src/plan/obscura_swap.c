@@ -10,10 +10,10 @@
 #include "cost/cost.h"
 #include "model/footprint.h"
 #include "model/model.h"
-#include "plan/guest.h"
 #include "plan/obscura.h"
 #include "plan/plan_move.h"
-#include "plan/residency.h"
+#include "planner/guest.h"
+#include "planner/residency.h"
 
 bool obscura_may_swap(const struct obscura *x) {
   const struct obscura_options *o = &x->options;

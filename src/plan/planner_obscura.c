@@ -15,7 +15,7 @@
 #include "cost/cost.h"
 #include "model/model.h"
 #include "plan/obscura.h"
-#include "plan/one_f_one_b.h"
+#include "planner/one_f_one_b.h"
 
 struct obscura_options obscura_options_default(void) {
   return (struct obscura_options){

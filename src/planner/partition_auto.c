@@ -1,0 +1,99 @@
+/* Dynamic programming over (stages, layers): first the least largest stage time, then, with no stage above it, the least sum
+ * of squares, so that what one heavy layer leaves open is not left to chance.
+ */
+#include "planner/partition_auto.h"
+
+#include <math.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "model/model.h"
+#include "planner/stage_need.h"
+
+struct cutter {
+  const struct plan_request *request;
+  struct stage_needs *needs;
+  int32_t n_stages, n_layers;
+  bool limited;    /* stages must fit */
+  double largest;  /* no stage may take longer */
+  bool sums;       /* values are sums of squares, else the largest stage time */
+  double *value;   /* [n_stages][n_layers+1] of the first stages over the first layers */
+  int32_t *starts; /* [n_stages][n_layers+1] where the last of them begins */
+};
+
+static int32_t get_rank(const struct cutter *c, int32_t stage) { return stage % c->request->n_ranks; }
+
+/* 1F1B's need of memory is the measure: planners that keep more say themselves what does not fit. */
+static bool fits(const struct cutter *c, int32_t stage, int32_t first, int32_t n) {
+  int32_t rank = get_rank(c, stage);
+  if (!c->limited || c->request->device_limit[rank] == INT64_MAX) return true;
+  struct stage_need need = stage_needs_get(c->needs, stage, rank, first, n);
+  return stage_need_get_peak(&need, 0) <= c->request->device_limit[rank];
+}
+
+/* The best last stage of those up to `stage`, which end before layer `end`. */
+static void choose_start(struct cutter *c, int32_t stage, int32_t end) {
+  int64_t row = (int64_t)stage * (c->n_layers + 1), before = row - (c->n_layers + 1);
+  double best = INFINITY;
+  int32_t lowest = stage; /* one layer for each stage before */
+  for (int32_t first = stage == 0 ? 0 : end - 1; first >= (stage == 0 ? 0 : lowest); first--) {
+    double seconds = stage_needs_get_seconds(c->needs, get_rank(c, stage), first, end - first);
+    double rest = stage == 0 ? 0 : c->value[before + first];
+    double value = c->sums ? rest + seconds * seconds : fmax(rest, seconds);
+    if (seconds > c->largest || (!c->sums && stage > 0 && seconds > best)) break; /* more layers take no less */
+    if (value < best && fits(c, stage, first, end - first)) {
+      best = value;
+      c->starts[row + end] = first;
+    }
+  }
+  c->value[row + end] = best;
+}
+
+/* Returns the value of the whole, INFINITY when there is no such cut. */
+static double cut(struct cutter *c, bool sums, double largest) {
+  c->sums = sums;
+  c->largest = largest;
+  for (int32_t s = 0; s < c->n_stages; s++)
+    for (int32_t end = 0; end <= c->n_layers; end++) {
+      c->value[(int64_t)s * (c->n_layers + 1) + end] = INFINITY;
+      if (end > s && end <= c->n_layers - (c->n_stages - 1 - s)) choose_start(c, s, end);
+    }
+  return c->value[(int64_t)c->n_stages * (c->n_layers + 1) - 1];
+}
+
+static void fill_stages(const struct cutter *c, struct plan_stage *stages) {
+  for (int32_t s = c->n_stages - 1, end = c->n_layers; s >= 0; s--) {
+    int32_t first = c->starts[(int64_t)s * (c->n_layers + 1) + end];
+    stages[s] = (struct plan_stage){first, end - first};
+    end = first;
+  }
+}
+
+int partition_make_auto(const struct plan_request *request, struct plan_stage *stages) {
+  struct cutter c = {.request = request,
+                     .n_stages = planner_count_stages(request),
+                     .n_layers = request->model->n_layers,
+                     .limited = request->device_limit && planner_count_chunks(request) == 1 &&
+                                request->n_stages == request->n_ranks};
+  if (c.n_stages > c.n_layers)
+    return error_raise(
+        STATUS_MISTAKE,
+        "pipeline.stages %d x %d a rank: a model of %d blocks can be cut into at most %d stages (embedding, "
+        "head, and each block's mixer and feed-forward): give fewer",
+        (int)request->n_stages, (int)planner_count_chunks(request), (int)request->model->config.n_blocks,
+        (int)c.n_layers);
+  c.needs = stage_needs_create(request);
+  c.value = MEM_NEW(double, (int64_t)c.n_stages *(c.n_layers + 1));
+  c.starts = MEM_NEW(int32_t, (int64_t)c.n_stages * (c.n_layers + 1));
+  double largest = cut(&c, false, INFINITY);
+  if (largest == INFINITY) { /* what does not fit is said of the fastest cut */
+    c.limited = false;
+    largest = cut(&c, false, INFINITY);
+  }
+  cut(&c, true, largest * (1 + 1e-12)); /* sums of the same layers may differ by their rounding */
+  fill_stages(&c, stages);
+  stage_needs_destroy(&c.needs);
+  mem_free(c.value);
+  mem_free(c.starts);
+  return STATUS_OK;
+}

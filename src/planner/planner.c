@@ -1,0 +1,173 @@
+/* The registry of planners, and what is done with any of them. */
+#include "planner/planner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "model/model.h"
+#include "plan/recompute.h"
+
+/* One line a planner, in the order of the manual. */
+#define PLANNERS(X)                                                                                                    \
+  X(planner_gpipe)                                                                                                     \
+  X(planner_1f1b)                                                                                                      \
+  X(planner_interleaved)                                                                                               \
+  X(planner_zb_h1)                                                                                                     \
+  X(planner_zb_h2)                                                                                                     \
+  X(planner_zb_v)                                                                                                      \
+  X(planner_bpipe)                                                                                                     \
+  X(planner_adapipe)                                                                                                   \
+  X(planner_obscura)                                                                                                   \
+  X(planner_file)
+
+#define X(id) extern const struct planner id;
+PLANNERS(X)
+#undef X
+
+static const struct planner *const planners[] = {
+#define X(id) &id,
+    PLANNERS(X)
+#undef X
+        NULL};
+
+/* What "auto" means until costs can tell planners apart. */
+static const char *const auto_choice = "1f1b";
+
+const struct planner *const *planner_get_all(void) { return planners; }
+
+const struct planner *planner_find(const char *name) {
+  if (!strcmp(name, "auto")) name = auto_choice;
+  for (size_t i = 0; planners[i]; i++)
+    if (!strcmp(planners[i]->name, name)) return planners[i];
+  return NULL;
+}
+
+static int refuse_name(const char *name) {
+  char known[512] = "auto";
+  for (size_t i = 0, n = 4; planners[i] && n < sizeof known; i++)
+    n += (size_t)snprintf(known + n, sizeof known - n, ", %s", planners[i]->name);
+  return error_raise(STATUS_MISTAKE, "pipeline.planner '%s': there is no such planner (allowed: %s)", name, known);
+}
+
+static int check_request(const struct plan_request *request) {
+  if (request->n_ranks < 1 || request->n_stages < 1)
+    return error_raise(STATUS_MISTAKE, "pipeline.stages is %d and ranks are %d: each must be at least 1",
+                       (int)request->n_stages, (int)request->n_ranks);
+  if (request->n_chunks < 0 || (int64_t)request->n_stages * planner_count_chunks(request) > INT32_MAX)
+    return error_raise(STATUS_MISTAKE, "pipeline.stages %d x pipeline.chunks %d are no number of stages",
+                       (int)request->n_stages, (int)request->n_chunks);
+  if (request->n_micro < 1)
+    return error_raise(STATUS_MISTAKE, "a step has %d micro-batches: it needs at least 1 (see data.global_batch)",
+                       (int)request->n_micro);
+  return STATUS_OK;
+}
+
+static int check_stages(const struct plan_request *request, int32_t n_stages) {
+  const int32_t *list = request->recompute_stages, n = request->n_recompute_stages;
+  for (int32_t k = 0; list && k < n; k++)
+    if (list[k] < 0 || list[k] >= n_stages)
+      return error_raise(STATUS_MISTAKE, "pipeline.recompute_stages names stage %d; the plan has stages 0 to %d",
+                         (int)list[k], (int)n_stages - 1);
+  if (!list && n != PLAN_ALL_STAGES && n > n_stages)
+    return error_raise(STATUS_MISTAKE, "pipeline.recompute_stages is %d; the plan has %d stages", (int)n,
+                       (int)n_stages);
+  return STATUS_OK;
+}
+
+bool planner_may_recompute(const struct plan_request *request, int32_t stage) {
+  const int32_t *list = request->recompute_stages, n = request->n_recompute_stages;
+  if (!request->recompute_ops) return false;
+  if (!list) return n == PLAN_ALL_STAGES || stage < n;
+  for (int32_t k = 0; k < n; k++)
+    if (list[k] == stage) return true;
+  return false;
+}
+
+/* A plan that brings its own recomputation keeps that. */
+static int put_recompute(const struct plan_request *request, const struct planner *planner, struct plan *plan) {
+  if (!request->recompute_ops) return STATUS_OK;
+  int status = check_stages(request, plan->n_stages);
+  if (status || planner->recomputes_itself) return status;
+  if (plan->n_recompute > 0) {
+    if (!request->recompute_as_needed)
+      planner_note(request, "%s: it says itself what is recomputed; pipeline.recompute has no effect",
+                   request->plan_name ? request->plan_name : plan->planner);
+    return STATUS_OK;
+  }
+  bool *stages = MEM_NEW(bool, plan->n_stages);
+  for (int32_t s = 0; s < plan->n_stages; s++) stages[s] = planner_may_recompute(request, s);
+  recompute_put(plan, request->recompute_ops, stages);
+  if (plan->n_recompute > 0) plan->recompute_early = request->recompute_early;
+  mem_free(stages);
+  return STATUS_OK;
+}
+
+int planner_run(const char *name, const struct plan_request *request, struct plan **plan) {
+  *plan = NULL;
+  const struct planner *planner = planner_find(name);
+  if (!planner) return refuse_name(name);
+  int status = check_request(request);
+  if (!status) status = planner->make(request, plan);
+  if (status) return status;
+  status = put_recompute(request, planner, *plan);
+  if (!status && planner->move) status = planner->move(request, *plan);
+  if (status) {
+    plan_destroy(plan);
+    return status;
+  }
+  status = plan_check(*plan);
+  if (status) {
+    plan_destroy(plan);
+    return error_wrap("planner %s", planner->name);
+  }
+  plan_freeze(*plan);
+  return STATUS_OK;
+}
+
+/* stage_of[offset[r] ..] are the stages of rank r in ascending order. */
+static void group_stages(const struct plan *plan, int32_t *offset, int32_t *stage_of) {
+  for (int32_t s = 0; s < plan->n_stages; s++) offset[plan_get_rank(plan, s) + 1]++;
+  for (int32_t r = 0; r < plan->n_ranks; r++) offset[r + 1] += offset[r];
+  for (int32_t s = plan->n_stages - 1; s >= 0; s--) stage_of[--offset[plan_get_rank(plan, s) + 1]] = s;
+  for (int32_t r = 0; r < plan->n_ranks; r++) offset[r] = offset[r + 1];
+  offset[plan->n_ranks] = plan->n_stages;
+}
+
+/* Forwards of one rank along the wave front stage + micro-batch, on which every forward comes after the one that it
+ * needs, later stages first within a front. */
+static int64_t order_wave(const int32_t *stages, int32_t n_stages, int32_t n_micro, struct plan_action *out) {
+  int64_t n = 0;
+  if (n_stages == 0) return 0;
+  for (int64_t front = stages[0]; front < (int64_t)stages[n_stages - 1] + n_micro; front++)
+    for (int32_t k = n_stages - 1; k >= 0; k--) {
+      int64_t micro = front - stages[k];
+      if (micro >= 0 && micro < n_micro)
+        out[n++] = (struct plan_action){.kind = NODE_F, .stage = stages[k], .micro = (int32_t)micro};
+    }
+  return n;
+}
+
+struct plan *planner_make_forward(const struct plan *plan, int32_t n_micro, const struct plan_micro *micro) {
+  int32_t p = plan->n_stages;
+  struct plan *made = plan_create(plan->n_layers, p, plan->n_ranks, n_micro, (int64_t)p * n_micro);
+  memcpy(made->planner, plan->planner, sizeof made->planner);
+  made->forward_only = true;
+  memcpy(made->stages, plan->stages, sizeof *made->stages * (size_t)p);
+  memcpy(made->micro, micro, sizeof *micro * (size_t)n_micro);
+  memcpy(made->device_limit, plan->device_limit, sizeof *made->device_limit * (size_t)plan->n_ranks);
+  for (int32_t s = 0; s < p; s++) made->replica_rank[s] = plan_get_rank(plan, s);
+  int32_t *offset = MEM_NEW(int32_t, plan->n_ranks + 1), *stages = MEM_NEW(int32_t, p);
+  group_stages(plan, offset, stages);
+  int64_t n = 0;
+  for (int32_t r = 0; r < plan->n_ranks; r++) {
+    made->order_offset[r] = n;
+    n += order_wave(stages + offset[r], offset[r + 1] - offset[r], n_micro, made->order + n);
+  }
+  made->order_offset[plan->n_ranks] = n;
+  mem_free(offset);
+  mem_free(stages);
+  plan_freeze(made);
+  return made;
+}

@@ -1,0 +1,123 @@
+/* Planners: one file each, one line in the registry (planner.c). A planner makes a plan or declines with a reason. Serial
+ * code: no MPI, no HDF5, no device.
+ */
+#ifndef PENSTOCK_PLANNER_PLANNER_H
+#define PENSTOCK_PLANNER_PLANNER_H
+
+#include "plan/plan.h"
+
+struct cost;
+struct obscura_options;
+
+enum partition_kind { PARTITION_AUTO, PARTITION_EVEN, PARTITION_LIST };
+
+/* Where activation blocks may wait: auto is host memory, and disk where that is short, or another rank's device where that is
+ * faster; disk is by way of host memory. */
+enum swap_tier { SWAP_TIER_AUTO, SWAP_TIER_HOST, SWAP_TIER_DISK, SWAP_TIER_RANK };
+
+enum { PLAN_ALL_STAGES = INT32_MAX };
+
+/* What is asked for. All borrowed. */
+struct plan_request {
+  const struct model *model;
+  const struct cost *cost;   /* for as many ranks; NULL: nothing is known of times */
+  int32_t n_ranks, n_stages; /* n_stages: the pipeline's depth in ranks */
+  int32_t n_chunks; /* stages that a rank holds; 0: as many as the planner likes best, 1 where it has no mind */
+  enum partition_kind partition;
+  const double *partition_list; /* configuration's layers (blocks) of each stage of the plan, halves allowed */
+  int32_t n_partition;
+  int32_t n_micro;
+  const struct plan_micro *micro;         /* the worst micro-batches the deck allows */
+  const int64_t *device_limit;            /* [n_ranks] bytes, INT64_MAX: none; NULL: none at all */
+  const int64_t *host_limit, *disk_limit; /* the same for blocks that wait in host memory, and on disk */
+  bool clip;
+  /* What forwards discard. planner_run puts it into whatever plan a planner makes, unless that has its own.
+   * recompute_ops: a bit an op, [n_layers]; NULL: nothing. Planners that recompute themselves choose any part of that. recompute_stages: [n_recompute_stages] where, ascending; NULL:
+   * the first so many (PLAN_ALL_STAGES: all). recompute_as_needed is for request_plan: of these stages no more, from the
+   * first, than memory asks for. recompute_early: see struct plan. */
+  const uint32_t *recompute_ops;
+  const int32_t *recompute_stages;
+  int32_t n_recompute_stages;
+  bool recompute_as_needed, recompute_early;
+  const struct obscura_options *obscura; /* planner_obscura.h; NULL: its defaults */
+  /* Seconds of a step of a plan as it would run, INFINITY when it cannot or does not fit its limits; peaks (may be NULL):
+   * bytes of each rank's device, INT64_MAX where they are not known. The plan need not be checked or frozen. NULL: planners
+   * go by what they reckon themselves. */
+  double (*evaluate)(void *context, const struct plan *plan, int64_t *peaks);
+  void *evaluate_context;
+  /* Whether activation blocks may leave their device where the planner sees fit, of which stages ([n_stages]; NULL: of any),
+   * and whereto. */
+  bool may_swap;
+  const bool *swap_stages;
+  enum swap_tier swap_tier;
+  const char *plan_csv;     /* planner "file": the text of a file of actions (plan_csv.h), or NULL */
+  const struct plan *given; /* planner "file": or a plan made elsewhere */
+  const char *plan_name;    /* what messages call the file */
+  char **notes; /* what a planner says beside its plan, a line each; owned by the caller; NULL: not wanted */
+};
+
+struct planner {
+  const char *name;    /* as in pipeline.planner */
+  const char *summary; /* one line for --help and the manual */
+  /* Makes a plan (owned by the caller, not yet frozen). Returns STATUS_MISTAKE with the reason when it declines. */
+  int (*make)(const struct plan_request *request, struct plan **plan);
+  /* Lets blocks move (plan_reserve_moves), when the orders have their recomputation; NULL: none do. */
+  int (*move)(const struct plan_request *request, struct plan *plan);
+  /* It decides itself what is recomputed, of what the request lets it. */
+  bool recomputes_itself;
+};
+
+/* The registry: all planners, in the order of the manual; NULL-terminated. */
+const struct planner *const *planner_get_all(void);
+/* By name; NULL when there is none. "auto" takes the best known rule (1f1b until costs exist). */
+const struct planner *planner_find(const char *name);
+/* Whether a stage may discard anything: what, says request->recompute_ops. */
+bool planner_may_recompute(const struct plan_request *request, int32_t stage);
+/* Runs a planner by name, puts in the recomputation, checks and freezes the plan. */
+int planner_run(const char *name, const struct plan_request *request, struct plan **plan);
+
+/* partition.c: cuts the layers into stages as asked (n_stages x n_chunks of them; even: whole blocks, sizes differ by at most one, the larger ones
+ * later; with two stages more than blocks, first and last have none; auto: by cost, see partition_auto.h, even where the request has none; list: as given, must
+ * sum to the blocks, .5 cuts between mixer and feed-forward, 0 allowed on first and last stage). Embedding goes with the
+ * first stage, head with the last. stages[n_stages x n_chunks] is filled in. STATUS_MISTAKE names sum and count ("sum 8,
+ * model has 7"). */
+int partition_make(const struct plan_request *request, struct plan_stage *stages);
+
+/* planner_start.c: what all planners begin with.
+ * Stages a rank holds, at least 1, and stages of the whole plan. */
+int32_t planner_count_chunks(const struct plan_request *request);
+int32_t planner_count_stages(const struct plan_request *request);
+/* The request with n_chunks where it leaves that open. */
+struct plan_request planner_choose_chunks(const struct plan_request *request, int32_t n_chunks);
+/* A plan with the request's stages, limits, micro-batches and clip; stage q on rank q mod n_ranks, no orders yet: room for
+ * n_actions, all order_offset 0 but the last. STATUS_MISTAKE when the depth is not the number of ranks, or the layers cannot
+ * be cut. Owned by the caller. */
+int planner_start(const struct plan_request *request, const char *name, int64_t n_actions, struct plan **plan);
+/* Name, clip, micro-batches and limits of the request: what is not the planner's choice. */
+void planner_fill(const struct plan_request *request, const char *name, struct plan *plan);
+/* Adds a line to the request's notes, unless it is there. */
+void planner_note(const struct plan_request *request, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* order.c: the one generator behind GPipe and 1F1B and what is built on them (systems.md 1.2): warm-up count of forwards,
+ * then backwards and forwards in turn. Appends 2m actions of one stage to `out`; returns how many. */
+int64_t order_make_interleaved(int32_t stage, int32_t n_micro, int32_t warm_up, struct plan_action *out);
+/* The same where what goes ahead in the warm-up need not stay so many: before the backward of micro-batch j are
+ * max(warm_up, j + steady) forwards. steady below warm_up: the first forwards are moved into the warm-up, the others keep the
+ * places that they have with a warm-up of `steady`. Appends 2m actions. */
+int64_t order_make_ahead(int32_t stage, int32_t n_micro, int32_t warm_up, int32_t steady, struct plan_action *out);
+/* The same with the backward in two passes: after the input pass of micro-batch j the weight pass of j - delay and then the
+ * next forward; what weight passes are left come last. Appends 3m actions. */
+int64_t order_make_split(int32_t stage, int32_t n_micro, int32_t warm_up, int32_t delay, struct plan_action *out);
+
+/* planner_linear.c: what planners with one stage a rank share: stage s on rank s, the partition as asked, each stage's order
+ * made by order_make_interleaved from its warm-up count, or by order_make_split where get_delay is not NULL. Declines when
+ * the stages are not as many as the ranks, or several a rank. */
+typedef int32_t planner_warm_up(int32_t stage, int32_t n_stages, int32_t n_micro);
+typedef int32_t planner_delay(int32_t stage);
+int planner_linear_make(const struct plan_request *request, const char *name, planner_warm_up *get_warm_up,
+                        planner_delay *get_delay, struct plan **plan);
+
+/* A plan for evaluation with the stages, ranks and limits of `plan`: forwards only, frozen. Owned by the caller. */
+struct plan *planner_make_forward(const struct plan *plan, int32_t n_micro, const struct plan_micro *micro);
+
+#endif

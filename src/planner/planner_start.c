@@ -1,0 +1,75 @@
+/* What all planners begin with: the shape of the plan, filled in from the request. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "model/model.h"
+#include "planner/planner.h"
+
+int32_t planner_count_chunks(const struct plan_request *request) {
+  return request->n_chunks > 1 ? request->n_chunks : 1;
+}
+
+int32_t planner_count_stages(const struct plan_request *request) {
+  return request->n_stages * planner_count_chunks(request);
+}
+
+struct plan_request planner_choose_chunks(const struct plan_request *request, int32_t n_chunks) {
+  struct plan_request chosen = *request;
+  if (chosen.n_chunks == 0) chosen.n_chunks = n_chunks;
+  return chosen;
+}
+
+static int check_depth(const struct plan_request *request, const char *name) {
+  int p = request->n_stages, ranks = request->n_ranks, chunks = planner_count_chunks(request);
+  const char *puts = chunks == 1 ? "one stage" : "the same number of stages";
+  if (p == ranks) return STATUS_OK;
+  return error_raise(STATUS_MISTAKE,
+                     "planner %s puts %s on each rank, but pipeline.stages is %d and ranks are %d: start %d ranks "
+                     "or set pipeline.stages to %d",
+                     name, puts, p, ranks, p, ranks);
+}
+
+void planner_fill(const struct plan_request *request, const char *name, struct plan *plan) {
+  snprintf(plan->planner, sizeof plan->planner, "%s", name);
+  plan->clip = request->clip;
+  memcpy(plan->micro, request->micro, sizeof *plan->micro * (size_t)plan->n_micro);
+  for (int32_t r = 0; r < plan->n_ranks; r++) {
+    plan->device_limit[r] = request->device_limit ? request->device_limit[r] : INT64_MAX;
+    plan->host_limit[r] = request->host_limit ? request->host_limit[r] : INT64_MAX;
+    plan->disk_limit[r] = request->disk_limit ? request->disk_limit[r] : INT64_MAX;
+  }
+}
+
+int planner_start(const struct plan_request *request, const char *name, int64_t n_actions, struct plan **plan) {
+  int32_t p = request->n_ranks, m = request->n_micro, n_stages = planner_count_stages(request);
+  *plan = NULL;
+  int status = check_depth(request, name);
+  if (status) return status;
+  struct plan *made = plan_create(request->model->n_layers, n_stages, p, m, n_actions);
+  status = partition_make(request, made->stages);
+  if (status) {
+    plan_destroy(&made);
+    return status;
+  }
+  planner_fill(request, name, made);
+  for (int32_t s = 0; s < n_stages; s++) made->replica_rank[s] = s % p;
+  *plan = made;
+  return STATUS_OK;
+}
+
+void planner_note(const struct plan_request *request, const char *format, ...) {
+  if (!request->notes) return;
+  char line[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  const char *before = *request->notes ? *request->notes : "";
+  if (strstr(before, line)) return;
+  char *longer = mem_format("%s%s%s", before, *before ? "\n" : "", line);
+  mem_free(*request->notes);
+  *request->notes = longer;
+}

@@ -1,0 +1,25 @@
+/* What a stage may discard (of request->recompute_ops, where the request lets it), and the cheapest way to discard enough of
+ * it. Serial. */
+#ifndef PENSTOCK_PLANNER_STAGE_MENU_H
+#define PENSTOCK_PLANNER_STAGE_MENU_H
+
+#include "planner/stage_need.h"
+
+struct stage_menu; /* of one rank */
+/* Both are borrowed. request->cost NULL: every op counts the same. */
+struct stage_menu *stage_menu_create(const struct plan_request *request, const struct stage_needs *needs, int32_t rank);
+void stage_menu_destroy(struct stage_menu **menu);
+
+/* Chooses what layers first .. first+n-1 discard, so that the stage takes at most `limit` bytes and recomputation the least
+ * time: *seconds of a micro-batch. ops[n_layers] (may be NULL) is filled in for these layers. False when it cannot fit. */
+bool stage_menu_choose(struct stage_menu *menu, const struct stage_need *need, int32_t first, int32_t n, int64_t limit,
+                       double *seconds, uint32_t *ops);
+
+/* The same for a number of bytes: at least `need` of each micro-batch are discarded, *freed of them. */
+bool stage_menu_cover(struct stage_menu *menu, int32_t first, int32_t n, int64_t need, double *seconds, int64_t *freed,
+                      uint32_t *ops);
+
+/* Bytes that the stage takes at least, whatever it discards. */
+int64_t stage_menu_get_least(struct stage_menu *menu, const struct stage_need *need, int32_t first, int32_t n);
+
+#endif

@@ -1,0 +1,37 @@
+/* What any stage that a partition may cut would take of a rank: time from the request's costs, memory from the footprints.
+ * Serial.
+ */
+#ifndef PENSTOCK_PLANNER_STAGE_NEED_H
+#define PENSTOCK_PLANNER_STAGE_NEED_H
+
+#include "planner/planner.h"
+
+/* Of one stage in 1F1B order and its largest micro-batch. Bytes. */
+struct stage_need {
+  double forward, backward; /* seconds of a micro-batch; backward without recomputation */
+  int64_t fixed;            /* parameters with all that belongs to them; hidden states and gradients under way */
+  int64_t keep;             /* from the forward to the backward of a micro-batch, its hidden states included */
+  int64_t work_forward, work_backward; /* workspaces */
+  int64_t work_discarding;             /* of a forward that discards all it may: its largest layer passes through */
+  int32_t copies;                      /* micro-batches kept at a time */
+};
+
+/* Bytes that a rank takes at most when `discarded` bytes of what each copy keeps are discarded. A backward has those of its
+ * own micro-batch again; a forward no more of them than its largest layer's. */
+int64_t stage_need_get_peak(const struct stage_need *need, int64_t discarded);
+/* The least bytes that have to be discarded for a limit, 0 for none; -1 when no number is enough. */
+int64_t stage_need_get_discarded(const struct stage_need *need, int64_t limit);
+
+struct stage_needs; /* of all stages of one request */
+/* request->cost NULL: all times are 0. The request is borrowed. */
+struct stage_needs *stage_needs_create(const struct plan_request *request);
+void stage_needs_destroy(struct stage_needs **needs);
+/* The largest of the request's micro-batches. */
+const struct plan_micro *stage_needs_get_micro(const struct stage_needs *needs);
+/* Of layers first .. first+n-1 as a stage of that many in all, on that rank. */
+struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage, int32_t rank, int32_t first,
+                                  int32_t n);
+/* Seconds alone, in constant time: forward and backward of a micro-batch. */
+double stage_needs_get_seconds(const struct stage_needs *needs, int32_t rank, int32_t first, int32_t n);
+
+#endif
