@@ -5,8 +5,8 @@
 #include "cost_case.h"
 #include "exec/request.h"
 #include "model/footprint.h"
-#include "plan/obscura.h"
 #include "plan/recompute.h"
+#include "planner/obscura/obscura.h"
 #include "tiny_model.h"
 
 enum { MAX_RANKS = 8, MAX_MICRO = 64, LENGTH = 16 };

@@ -5,8 +5,8 @@
 #include "base/rng.h"
 #include "cost_case.h"
 #include "model/footprint.h"
-#include "plan/obscura.h"
 #include "plan/recompute.h"
+#include "planner/obscura/obscura.h"
 #include "tiny_model.h"
 
 enum { MAX_STAGES = 6, MAX_MICRO = 40, ROWS = 2, LENGTH = 16, EIGHTHS = 8, MAX_CHOICES = 1 << 16 };

@@ -1,8 +1,8 @@
 /* Blocks of planner obscura that go on to disk: a case worked out by hand place by place, the totals that decide, and
  * random ones, in which host memory is over its limit only where no block has the time to be on disk. */
 #include "make_plan.h"
-#include "plan/obscura.h"
 #include "plan/plan_move.h"
+#include "planner/obscura/obscura.h"
 
 enum { BYTES = 100, MICROS = 8 };
 

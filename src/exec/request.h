@@ -5,7 +5,7 @@
 #include "dag/dag.h"
 #include "input/params.h"
 #include "model/model.h"
-#include "plan/planner_obscura.h"
+#include "planner/obscura/planner_obscura.h"
 #include "planner/planner.h"
 
 /* The text of the model's configuration, the file's or the deck's keys as one; owned by the caller. STATUS_MISTAKE when the

@@ -1,8 +1,8 @@
 /* Blocks for which host memory has no room, or that are to wait on disk, go on to it: at each place where there are too many,
  * the one that is needed last, from when it is there until it has to be back. */
 #include "base/mem.h"
-#include "plan/obscura.h"
 #include "plan/plan_move.h"
+#include "planner/obscura/obscura.h"
 
 /* One stage's blocks in host memory. */
 struct hosted {

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "plan/obscura.h"
+#include "planner/obscura/obscura.h"
 
 /* Keeps the plan if it is the fastest. True when it fits. */
 static bool judge(const struct obscura *x, struct plan *plan, struct plan **best, double *seconds) {

@@ -4,8 +4,8 @@
  * The equations are those of the paper by number. Where it has 3f there is forward + backward here, where 2f the backward;
  * uneven stages (Eq. 5) put the slowest one's times in. What is said of a loss that can be below 0 is taken as 0 then.
  */
-#ifndef PENSTOCK_PLAN_OBSCURA_MODEL_H
-#define PENSTOCK_PLAN_OBSCURA_MODEL_H
+#ifndef PENSTOCK_PLANNER_OBSCURA_OBSCURA_MODEL_H
+#define PENSTOCK_PLANNER_OBSCURA_OBSCURA_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
 #include "cost/cost.h"
 #include "model/footprint.h"
 #include "model/model.h"
-#include "plan/obscura.h"
 #include "plan/recompute.h"
+#include "planner/obscura/obscura.h"
 #include "planner/one_f_one_b.h"
 
 /* ---- life ---- */

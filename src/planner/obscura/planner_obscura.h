@@ -1,6 +1,6 @@
 /* What can be asked of planner obscura beside the rest of the request. */
-#ifndef PENSTOCK_PLAN_PLANNER_OBSCURA_H
-#define PENSTOCK_PLAN_PLANNER_OBSCURA_H
+#ifndef PENSTOCK_PLANNER_OBSCURA_PLANNER_OBSCURA_H
+#define PENSTOCK_PLANNER_OBSCURA_PLANNER_OBSCURA_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,11 +4,11 @@
  * passes are obscura_follow (systems of equations first, the simulator for the survivors); obscura_search begins with what
  * they find and goes on by time alone.
  */
-#ifndef PENSTOCK_PLAN_OBSCURA_H
-#define PENSTOCK_PLAN_OBSCURA_H
+#ifndef PENSTOCK_PLANNER_OBSCURA_OBSCURA_H
+#define PENSTOCK_PLANNER_OBSCURA_OBSCURA_H
 
-#include "plan/obscura_model.h"
-#include "plan/planner_obscura.h"
+#include "planner/obscura/obscura_model.h"
+#include "planner/obscura/planner_obscura.h"
 #include "planner/stage_menu.h"
 
 /* What a layer was last asked to discard, and the bytes of that. */

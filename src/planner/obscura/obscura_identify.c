@@ -2,8 +2,8 @@
  * fits when it discards cheap ops alone does that and stays as it is, unless a later one has to be adjusted. */
 #include "base/mem.h"
 #include "model/model.h"
-#include "plan/obscura.h"
 #include "plan/recompute.h"
+#include "planner/obscura/obscura.h"
 
 static bool is_over(const struct obscura *x, const struct obscura_draft *d, int32_t stage) {
   return obscura_draft_get_peak(x, d, stage) > obscura_get_limit(x, d, stage);

@@ -1,7 +1,7 @@
 /* Blocks that go to another rank's device: to the one with the most room, by what its stage takes of its limit. */
 #include "base/mem.h"
 #include "cost/cost.h"
-#include "plan/obscura.h"
+#include "planner/obscura/obscura.h"
 
 /* Bytes that a stage leaves of its rank's limit. */
 static int64_t get_room(const struct obscura *x, const struct obscura_draft *d, int32_t s) {

@@ -1,4 +1,4 @@
-#include "plan/obscura_model.h"
+#include "planner/obscura/obscura_model.h"
 
 #include <math.h>
 

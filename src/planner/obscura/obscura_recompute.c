@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "cost/cost.h"
 #include "model/footprint.h"
-#include "plan/obscura.h"
 #include "plan/recompute.h"
+#include "planner/obscura/obscura.h"
 
 int64_t obscura_get_limit(const struct obscura *x, const struct obscura_draft *d, int32_t stage) {
   int64_t limit = x->request->device_limit ? x->request->device_limit[stage] : INT64_MAX;

@@ -5,7 +5,7 @@
  * all with options.faithful, with fewer passes than all, and with a given number of adjusted stages or of blocks that leave.
  * Else the search goes on from there, and what other planners make of the same request is held against it.
  */
-#include "plan/planner_obscura.h"
+#include "planner/obscura/planner_obscura.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "cost/cost.h"
 #include "model/model.h"
-#include "plan/obscura.h"
+#include "planner/obscura/obscura.h"
 #include "planner/one_f_one_b.h"
 
 struct obscura_options obscura_options_default(void) {

@@ -10,9 +10,9 @@
 #include "cost/cost.h"
 #include "model/footprint.h"
 #include "model/model.h"
-#include "plan/obscura.h"
 #include "plan/plan_move.h"
 #include "planner/guest.h"
+#include "planner/obscura/obscura.h"
 #include "planner/residency.h"
 
 bool obscura_may_swap(const struct obscura *x) {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "plan/obscura.h"
+#include "planner/obscura/obscura.h"
 #include "planner/partition_auto.h"
 
 enum { SHORTLIST = 4, MOST_REST = 3 };

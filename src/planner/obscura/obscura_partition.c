@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "plan/obscura.h"
 #include "plan/recompute.h"
+#include "planner/obscura/obscura.h"
 
 bool obscura_move_layer(struct plan_stage *stages, int32_t from, int32_t to) {
   if (from == to || stages[from].n_layers <= 1) return false;
