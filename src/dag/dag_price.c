@@ -2,8 +2,8 @@
 
 #include "base/mem.h"
 #include "cost/cost.h"
+#include "dag/stage_price.h"
 #include "model/footprint.h"
-#include "plan/stage_price.h"
 
 struct pricer {
   const struct dag *dag;

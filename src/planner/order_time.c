@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "cost/cost.h"
+#include "dag/stage_price.h"
 #include "model/footprint.h"
 #include "model/model.h"
-#include "plan/stage_price.h"
 
 struct run {
   const struct plan_request *request;

@@ -1,4 +1,4 @@
-#include "plan/stage_price.h"
+#include "dag/stage_price.h"
 
 #include "base/mem.h"
 #include "cost/cost.h"

@@ -1,7 +1,7 @@
 /* What the passes of a plan's stages take: the sums over their layers. Micro-batches of a step are nearly always of one kind, or
  * come in runs of it, so that each stage's last answer is kept. Serial. */
-#ifndef PENSTOCK_PLAN_STAGE_PRICE_H
-#define PENSTOCK_PLAN_STAGE_PRICE_H
+#ifndef PENSTOCK_DAG_STAGE_PRICE_H
+#define PENSTOCK_DAG_STAGE_PRICE_H
 
 #include "plan/plan.h"
 
