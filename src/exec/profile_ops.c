@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "exec/fit.h"
 #include "exec/profile_internal.h"
+#include "planner/fit.h"
 #include "prof/counters.h"
 
 enum { MAX_PIECES = 4 };

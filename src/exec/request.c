@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "exec/fit.h"
+#include "planner/fit.h"
 
 #include <string.h>
 

@@ -11,10 +11,10 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "exec/costs.h"
-#include "exec/fit.h"
 #include "exec/forecast.h"
 #include "exec/profile.h"
 #include "exec/tally.h"
+#include "planner/fit.h"
 #include "record/trace.h"
 #include "sim/compare_text.h"
 

@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "base/version.h"
 #include "comm/comm.h"
-#include "exec/fit.h"
 #include "plan/recompute.h"
+#include "planner/fit.h"
 #include "record/trace.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Does a plan fit its memory limits, and if not, what would? */
-#ifndef PENSTOCK_EXEC_FIT_H
-#define PENSTOCK_EXEC_FIT_H
+#ifndef PENSTOCK_PLANNER_FIT_H
+#define PENSTOCK_PLANNER_FIT_H
 
 #include "dag/dag.h"
 #include "planner/planner.h"

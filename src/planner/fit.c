@@ -1,4 +1,4 @@
-#include "exec/fit.h"
+#include "planner/fit.h"
 
 #include "base/error.h"
 #include "base/mem.h"
