@@ -15,10 +15,10 @@
 #include "base/mem.h"
 #include "cost/cost.h"
 #include "dag/dag_price.h"
-#include "exec/request.h"
 #include "input/deck.h"
 #include "plan/recompute.h"
 #include "rate.h"
+#include "setup/request.h"
 #include "sim/sim.h"
 
 enum { MOST_TIMES = 15, LENGTH = 16 };

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/comm.h"
-#include "exec/setup.h"
+#include "setup/setup.h"
 
 static const struct workload workloads[] = {
     [TRAINING_GPT2] = {"GPT-2 124M", "{\"model_type\": \"gpt2\"}", 4, 256},

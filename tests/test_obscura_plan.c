@@ -3,10 +3,10 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cost_case.h"
-#include "exec/request.h"
 #include "model/footprint.h"
 #include "plan/recompute.h"
 #include "planner/obscura/obscura.h"
+#include "setup/request.h"
 #include "tiny_model.h"
 
 enum { MAX_RANKS = 8, MAX_MICRO = 64, LENGTH = 16 };

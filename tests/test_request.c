@@ -4,9 +4,9 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "exec/request.h"
 #include "plan/recompute.h"
 #include "planner_cases.h"
+#include "setup/request.h"
 #include "t.h"
 #include "tiny_model.h"
 

@@ -3,10 +3,10 @@
  */
 #include "cost_case.h"
 #include "dag/dag.h"
-#include "exec/request.h"
 #include "model/footprint.h"
 #include "plan/recompute.h"
 #include "planner_cases.h"
+#include "setup/request.h"
 #include "tiny_model.h"
 
 enum { KIB = 1024, KEPT = 10 * KIB, WEIGHT = 4 * KIB, PARAMETERS = 3 * KIB, LENGTH = 8 };

@@ -1,7 +1,7 @@
 /* Device memory: measured and predicted peaks are the same bytes, a limit of exactly the peak is enough, one byte less is
  * refused before training and by the device itself, and nothing grows over many steps.
  */
-#include "exec/setup.h"
+#include "setup/setup.h"
 #include "train_case.h"
 
 static const char *const json = TRAIN_LLAMA(4, "true");

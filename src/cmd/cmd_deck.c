@@ -10,14 +10,14 @@
 #include "base/mem.h"
 #include "cmd/options.h"
 #include "data/dataset.h"
-#include "exec/request.h"
-#include "exec/setup.h"
 #include "input/deck.h"
 #include "input/params.h"
 #include "input/params_idle.h"
 #include "input/params_print.h"
 #include "model/model.h"
 #include "planner/planner.h"
+#include "setup/request.h"
+#include "setup/setup.h"
 
 static int check_partition(const struct params *params, const struct model *model) {
   const struct params_partition *cut = &params->pipeline.partition;

@@ -9,7 +9,7 @@
 #include "cmd/options.h"
 #include "comm/comm.h"
 #include "exec/evaluate_checkpoint.h"
-#include "exec/setup.h"
+#include "setup/setup.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -10,14 +10,14 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "data/dataset.h"
-#include "exec/costs.h"
-#include "exec/predict.h"
-#include "exec/setup.h"
 #include "input/deck.h"
 #include "plan/plan_csv.h"
 #include "record/rundir.h"
 #include "report/plan_report.h"
 #include "report/report.h"
+#include "setup/costs.h"
+#include "setup/predict.h"
+#include "setup/setup.h"
 #include "store/disk.h"
 
 /* A deck made ready for planning. */

@@ -15,9 +15,9 @@
 #include "comm/watchdog.h"
 #include "data/dataset.h"
 #include "exec/profile.h"
-#include "exec/setup.h"
 #include "record/profile_file.h"
 #include "report/profile_report.h"
+#include "setup/setup.h"
 #include "store/disk.h"
 
 struct profile_options {

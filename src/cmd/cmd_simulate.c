@@ -9,11 +9,11 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/simulate.h"
-#include "exec/costs.h"
-#include "exec/predict.h"
 #include "input/deck.h"
 #include "record/plan_file.h"
 #include "report/plan_report.h"
+#include "setup/costs.h"
+#include "setup/predict.h"
 
 static int parse_iterations(const char *text, int32_t *n) {
   char *end = NULL;

@@ -10,7 +10,7 @@
 #include "comm/watchdog.h"
 #include "exec/verify.h"
 
-#include "exec/setup.h"
+#include "setup/setup.h"
 
 #include <jansson.h>
 #include <math.h>

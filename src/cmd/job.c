@@ -9,8 +9,8 @@
 #include "base/version.h"
 #include "cmd/options.h"
 #include "comm/comm.h"
-#include "exec/setup.h"
 #include "kernels.h"
+#include "setup/setup.h"
 
 #include <stddef.h>
 #include <string.h>

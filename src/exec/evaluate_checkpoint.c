@@ -8,9 +8,9 @@
 #include "comm/comm.h"
 #include "comm/watchdog.h"
 #include "data/dataset.h"
-#include "exec/setup.h"
 #include "exec/trainer.h"
 #include "record/checkpoint.h"
+#include "setup/setup.h"
 
 struct job {
   struct comm *comm;

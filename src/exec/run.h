@@ -4,9 +4,9 @@
 
 #include "data/batch.h"
 #include "data/dataset.h"
-#include "exec/setup.h"
 #include "exec/trainer.h"
 #include "record/rundir.h"
+#include "setup/setup.h"
 
 struct cost;
 struct run_compare;

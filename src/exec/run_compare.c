@@ -10,12 +10,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "exec/costs.h"
 #include "exec/forecast.h"
 #include "exec/profile.h"
 #include "exec/tally.h"
 #include "planner/fit.h"
 #include "record/trace.h"
+#include "setup/costs.h"
 #include "sim/compare_text.h"
 
 enum { N_VALUES = sizeof(struct forecast) / sizeof(double) };

@@ -7,10 +7,10 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "cost/cost.h"
-#include "exec/predict.h"
-#include "exec/same_data.h"
 #include "record/checkpoint.h"
 #include "record/trace.h"
+#include "setup/predict.h"
+#include "setup/same_data.h"
 #include "store/disk.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cost/cost.h"
-#include "exec/costs.h"
+#include "setup/costs.h"
 
 /* Share of a step from which lateness is no detail. */
 #define LATE_SHARE 0.01

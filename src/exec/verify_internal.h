@@ -2,9 +2,9 @@
 #ifndef PENSTOCK_EXEC_VERIFY_INTERNAL_H
 #define PENSTOCK_EXEC_VERIFY_INTERNAL_H
 
-#include "exec/setup.h"
 #include "exec/trainer.h"
 #include "exec/verify.h"
+#include "setup/setup.h"
 
 /* A trainer with the first step's gradients and the course of its steps. */
 struct verify_side {

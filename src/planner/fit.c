@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "exec/request.h"
+#include "setup/request.h"
 
 #include <stdio.h>
 #include <string.h>

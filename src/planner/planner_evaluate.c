@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "cost/cost.h"
 #include "dag/dag_price.h"
-#include "exec/request.h"
+#include "setup/request.h"
 #include "sim/sim.h"
 
 static double simulate(const struct plan_request *request, const struct plan *plan, const struct dag *dag) {

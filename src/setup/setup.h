@@ -1,13 +1,13 @@
 /* From parameters to model, plan and device: the steps that `train` and `verify` share. Functions ending in _all are
  * collective and end in agreement: every rank gets the same status, and the message is every rank's error_text.
  */
-#ifndef PENSTOCK_EXEC_SETUP_H
-#define PENSTOCK_EXEC_SETUP_H
+#ifndef PENSTOCK_SETUP_SETUP_H
+#define PENSTOCK_SETUP_SETUP_H
 
 #include "comm/topo.h"
 #include "device/device.h"
 #include "exec/optimizer.h"
-#include "exec/request.h"
+#include "setup/request.h"
 
 struct comm;
 struct dataset;

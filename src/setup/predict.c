@@ -1,4 +1,4 @@
-#include "exec/predict.h"
+#include "setup/predict.h"
 
 #include "base/error.h"
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* From parameters to a checked plan on one rank, without MPI: what `train`, `verify` and `plan` share. */
-#ifndef PENSTOCK_EXEC_REQUEST_H
-#define PENSTOCK_EXEC_REQUEST_H
+#ifndef PENSTOCK_SETUP_REQUEST_H
+#define PENSTOCK_SETUP_REQUEST_H
 
 #include "dag/dag.h"
 #include "input/params.h"

@@ -1,4 +1,4 @@
-#include "exec/costs.h"
+#include "setup/costs.h"
 
 #include <string.h>
 

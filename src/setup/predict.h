@@ -1,9 +1,9 @@
 /* What a plan will do, before it runs: its graph priced and simulated. On one rank, without MPI. */
-#ifndef PENSTOCK_EXEC_PREDICT_H
-#define PENSTOCK_EXEC_PREDICT_H
+#ifndef PENSTOCK_SETUP_PREDICT_H
+#define PENSTOCK_SETUP_PREDICT_H
 
 #include "cost/cost.h"
-#include "exec/request.h"
+#include "setup/request.h"
 #include "sim/sim.h"
 
 /* All owned, freed by predict_fini. */

@@ -1,6 +1,6 @@
 /* The costs that a deck asks for, with the profile that it names read from its file. */
-#ifndef PENSTOCK_EXEC_COSTS_H
-#define PENSTOCK_EXEC_COSTS_H
+#ifndef PENSTOCK_SETUP_COSTS_H
+#define PENSTOCK_SETUP_COSTS_H
 
 #include "cost/cost.h"
 

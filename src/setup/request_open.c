@@ -1,5 +1,5 @@
 /* From the deck's keys of the pipeline to what a planner is asked. */
-#include "exec/request.h"
+#include "setup/request.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "exec/request.h"
+#include "setup/request.h"
 
 #include "base/error.h"
 #include "base/file.h"

@@ -1,4 +1,4 @@
-#include "exec/setup.h"
+#include "setup/setup.h"
 
 #include "base/error.h"
 #include "base/file.h"
@@ -7,11 +7,11 @@
 #include "comm/comm.h"
 #include "cost/cost.h"
 #include "data/dataset.h"
-#include "exec/costs.h"
-#include "exec/same_data.h"
 #include "input/deck.h"
 #include "input/params_idle.h"
 #include "model/footprint.h"
+#include "setup/costs.h"
+#include "setup/same_data.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "exec/same_data.h"
+#include "setup/same_data.h"
 
 #include "base/error.h"
 #include "base/mem.h"
