@@ -3,9 +3,9 @@
 #include "cost_case.h"
 
 #include "dag/dag_price.h"
-#include "exec/forecast.h"
-#include "exec/tally.h"
 #include "planner/planner.h"
+#include "run/forecast.h"
+#include "run/tally.h"
 #include "sim/sim.h"
 #include "tiny_model.h"
 

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "cmd/options.h"
 #include "comm/comm.h"
-#include "exec/evaluate_checkpoint.h"
+#include "run/evaluate_checkpoint.h"
 #include "setup/setup.h"
 
 #include <math.h>

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cmd/options.h"
-#include "exec/run.h"
 #include "report/report.h"
+#include "run/run.h"
 
 #include <string.h>
 

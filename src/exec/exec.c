@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "comm/watchdog.h"
 #include "exec/exec_internal.h"
-#include "exec/forecast.h"
+#include "run/forecast.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,8 +6,8 @@
 #include "comm/comm.h"
 #include "cost/cost.h"
 #include "dag/dag_price.h"
-#include "exec/forecast.h"
 #include "planner/planner.h"
+#include "run/forecast.h"
 #include "sim/sim.h"
 #include "store/spill.h"
 

@@ -1,6 +1,6 @@
 /* The last steps' values of a fixed set of quantities, for their medians. Constant memory. */
-#ifndef PENSTOCK_EXEC_TALLY_H
-#define PENSTOCK_EXEC_TALLY_H
+#ifndef PENSTOCK_RUN_TALLY_H
+#define PENSTOCK_RUN_TALLY_H
 
 #include <stdint.h>
 

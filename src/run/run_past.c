@@ -1,6 +1,6 @@
 /* What earlier lives of a run have left in its folder, and what follows from it: nothing to do, going on, beginning, or a
  * refusal, since results are never lost without being asked. */
-#include "exec/run.h"
+#include "run/run.h"
 
 #include "base/error.h"
 #include "base/log.h"

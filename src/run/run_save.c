@@ -1,5 +1,5 @@
 /* Checkpoints of a run: when they fail, and where a run begins from. */
-#include "exec/run.h"
+#include "run/run.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,4 +1,4 @@
-#include "exec/evaluate_checkpoint.h"
+#include "run/evaluate_checkpoint.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Everything of a run up to its first step, and its end. */
-#include "exec/run.h"
+#include "run/run.h"
 
 #include "base/error.h"
 #include "base/file.h"

@@ -1,5 +1,5 @@
 /* What a run says: the head of its log, the line of a step, metrics.csv. */
-#include "exec/run.h"
+#include "run/run.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,4 +1,4 @@
-#include "exec/forecast.h"
+#include "run/forecast.h"
 
 #include <math.h>
 

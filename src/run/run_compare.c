@@ -1,7 +1,7 @@
 /* What a run's steps were predicted to take, beside what they took: each step's prediction for the trace, and sums by kind of
  * node and by op at the end. Every rank keeps its own last steps; rank 0 predicts, and again when the shapes change.
  */
-#include "exec/run.h"
+#include "run/run.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,11 +10,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "exec/forecast.h"
 #include "exec/profile.h"
-#include "exec/tally.h"
 #include "planner/fit.h"
 #include "record/trace.h"
+#include "run/forecast.h"
+#include "run/tally.h"
 #include "setup/costs.h"
 #include "sim/compare_text.h"
 

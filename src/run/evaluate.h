@@ -1,6 +1,6 @@
 /* The loss of a trainer's weights over rows of a dataset: what evaluations of a run and `penstock evaluate` share. */
-#ifndef PENSTOCK_EXEC_EVALUATE_H
-#define PENSTOCK_EXEC_EVALUATE_H
+#ifndef PENSTOCK_RUN_EVALUATE_H
+#define PENSTOCK_RUN_EVALUATE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
  * not done yet there is a guess: a checkpoint from its bytes, trace and report from the nodes of a step; the first
  * evaluation looks at the clock while it runs. The first step of a life is always done, or a run whose wall time is too
  * short would be started again for ever. */
-#include "exec/run.h"
+#include "run/run.h"
 
 #include "base/clock.h"
 #include "base/interrupt.h"

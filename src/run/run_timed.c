@@ -1,5 +1,5 @@
 /* A run on a device that keeps time: what it says, and what it does without. */
-#include "exec/run.h"
+#include "run/run.h"
 
 #include "base/error.h"
 #include "base/log.h"

@@ -1,5 +1,5 @@
 /* The training loop: batches in, steps, evaluations, checkpoints, and the ways to end early. */
-#include "exec/run.h"
+#include "run/run.h"
 
 #include "base/clock.h"
 #include "base/error.h"

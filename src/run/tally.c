@@ -1,4 +1,4 @@
-#include "exec/tally.h"
+#include "run/tally.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* One training run on one rank: everything `penstock train` holds, passed down instead of globals. */
-#ifndef PENSTOCK_EXEC_RUN_H
-#define PENSTOCK_EXEC_RUN_H
+#ifndef PENSTOCK_RUN_RUN_H
+#define PENSTOCK_RUN_RUN_H
 
 #include "data/batch.h"
 #include "data/dataset.h"

@@ -1,10 +1,10 @@
 /* Evaluations of a run: when one is due, and when it is broken off. */
-#include "exec/run.h"
+#include "run/run.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "exec/evaluate.h"
+#include "run/evaluate.h"
 
 #include <math.h>
 #include <stdio.h>

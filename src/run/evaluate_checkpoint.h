@@ -1,9 +1,9 @@
 /* `penstock evaluate`: the loss of a checkpoint over whole token files, each by itself, on any number of ranks. The run that
  * made it may go on meanwhile: nothing in its folder is changed. */
-#ifndef PENSTOCK_EXEC_EVALUATE_CHECKPOINT_H
-#define PENSTOCK_EXEC_EVALUATE_CHECKPOINT_H
+#ifndef PENSTOCK_RUN_EVALUATE_CHECKPOINT_H
+#define PENSTOCK_RUN_EVALUATE_CHECKPOINT_H
 
-#include "exec/evaluate.h"
+#include "run/evaluate.h"
 
 struct comm;
 struct params;

@@ -1,6 +1,6 @@
 /* Sums of a step by kind of node and by op, predicted and measured in the same places. Serial. */
-#ifndef PENSTOCK_EXEC_FORECAST_H
-#define PENSTOCK_EXEC_FORECAST_H
+#ifndef PENSTOCK_RUN_FORECAST_H
+#define PENSTOCK_RUN_FORECAST_H
 
 #include "cost/cost.h"
 #include "dag/dag.h"

@@ -1,4 +1,4 @@
-#include "exec/evaluate.h"
+#include "run/evaluate.h"
 
 #include <math.h>
 
