@@ -8,7 +8,7 @@
 #include "cmd/options.h"
 #include "comm/comm.h"
 #include "comm/watchdog.h"
-#include "exec/verify.h"
+#include "verify/verify.h"
 
 #include "setup/setup.h"
 

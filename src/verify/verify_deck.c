@@ -1,5 +1,5 @@
 /* A deck's real plan against the same training on one rank: everything must have the same bits. */
-#include "exec/verify_internal.h"
+#include "verify/verify_internal.h"
 
 #include "base/error.h"
 #include "base/log.h"

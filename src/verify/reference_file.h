@@ -1,8 +1,8 @@
 /* A file of known results: model, optimizer, batches, and what a float64 computation made of them. See doc/dev for the
  * format. Each rank reads it by itself.
  */
-#ifndef PENSTOCK_EXEC_REFERENCE_FILE_H
-#define PENSTOCK_EXEC_REFERENCE_FILE_H
+#ifndef PENSTOCK_VERIFY_REFERENCE_FILE_H
+#define PENSTOCK_VERIFY_REFERENCE_FILE_H
 
 #include "model/model.h"
 

@@ -1,10 +1,10 @@
 /* Shared by verify_deck.c and verify_reference.c. */
-#ifndef PENSTOCK_EXEC_VERIFY_INTERNAL_H
-#define PENSTOCK_EXEC_VERIFY_INTERNAL_H
+#ifndef PENSTOCK_VERIFY_VERIFY_INTERNAL_H
+#define PENSTOCK_VERIFY_VERIFY_INTERNAL_H
 
 #include "exec/trainer.h"
-#include "exec/verify.h"
 #include "setup/setup.h"
+#include "verify/verify.h"
 
 /* A trainer with the first step's gradients and the course of its steps. */
 struct verify_side {

@@ -1,6 +1,6 @@
 /* Holds training against what it must give: a deck's plan against one rank, or a file of known results. Collective. */
-#ifndef PENSTOCK_EXEC_VERIFY_H
-#define PENSTOCK_EXEC_VERIFY_H
+#ifndef PENSTOCK_VERIFY_VERIFY_H
+#define PENSTOCK_VERIFY_VERIFY_H
 
 #include "input/params.h"
 

@@ -1,5 +1,5 @@
 /* What both ways of verifying share: a side that trains and remembers. */
-#include "exec/verify_internal.h"
+#include "verify/verify_internal.h"
 
 #include "base/error.h"
 #include "base/interrupt.h"

@@ -1,6 +1,6 @@
 /* Training against a file of known results. Tolerances: doc/dev/testing.md. */
-#include "exec/reference_file.h"
-#include "exec/verify_internal.h"
+#include "verify/reference_file.h"
+#include "verify/verify_internal.h"
 
 #include "base/error.h"
 #include "base/hash.h"

@@ -1,4 +1,4 @@
-#include "exec/reference_file.h"
+#include "verify/reference_file.h"
 
 #include "base/error.h"
 #include "base/mem.h"
