@@ -14,7 +14,7 @@
 #include "comm/comm.h"
 #include "comm/watchdog.h"
 #include "data/dataset.h"
-#include "exec/profile.h"
+#include "profile/profile_measure.h"
 #include "record/profile_file.h"
 #include "report/profile_report.h"
 #include "setup/setup.h"

@@ -1,4 +1,4 @@
-/* What `penstock profile` measured of a device, as data: filled in by exec/profile.h, kept in profile.h5 by
+/* What `penstock profile` measured of a device, as data: filled in by profile/profile_measure.h, kept in profile.h5 by
  * record/profile_file.h, priced by cost_profile.c. Seconds are those of one rank while all ranks of its node measure the same
  * at once, medians over repetitions, those of ops brought to the level of the medians of whole passes; of several ranks those
  * of the one that took longest for the whole point.

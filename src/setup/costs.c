@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "cost/profile.h"
-#include "exec/profile.h"
 #include "input/params.h"
+#include "profile/profile_measure.h"
 #include "record/profile_file.h"
 
 /* Why there is no profile, NULL when there is one; both owned by the caller. */

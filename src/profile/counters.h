@@ -1,8 +1,8 @@
 /* Hardware counters of this process, all its threads together, through PAPI where it was there when the program was built
  * and the machine lets it. What cannot be counted is NaN, never 0.
  */
-#ifndef PENSTOCK_PROF_COUNTERS_H
-#define PENSTOCK_PROF_COUNTERS_H
+#ifndef PENSTOCK_PROFILE_COUNTERS_H
+#define PENSTOCK_PROFILE_COUNTERS_H
 
 #include <stdbool.h>
 

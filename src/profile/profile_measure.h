@@ -5,8 +5,8 @@
  * Ops are timed in the executor's own walks over a few layers of the model, in device memory, from one op's end to the
  * next one's, so that all that a pass does is in some op's time and caches are as in a step.
  */
-#ifndef PENSTOCK_EXEC_PROFILE_H
-#define PENSTOCK_EXEC_PROFILE_H
+#ifndef PENSTOCK_PROFILE_PROFILE_MEASURE_H
+#define PENSTOCK_PROFILE_PROFILE_MEASURE_H
 
 #include "cost/profile.h"
 #include "device/device.h"

@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "exec/profile_internal.h"
 #include "planner/fit.h"
-#include "prof/counters.h"
+#include "profile/counters.h"
+#include "profile/profile_internal.h"
 
 enum { MAX_PIECES = 4 };
 #define LONG_SECONDS 0.5

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "exec/profile_internal.h"
 #include "model/footprint.h"
+#include "profile/profile_internal.h"
 
 enum { WORD = 8 /* bytes */, TAG_MESSAGE = 1, TAG_WORD = 2, MOST_SIZES = 16 };
 #define MOST_BYTES ((int64_t)64 << 20)

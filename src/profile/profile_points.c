@@ -1,5 +1,5 @@
 /* Which shapes of micro-batches are measured. */
-#include "exec/profile.h"
+#include "profile/profile_measure.h"
 
 /* The grid's lengths: whole, half, quarter; below that an op is mostly its start. */
 enum { N_LENGTHS = 3 };

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "exec/profile.h"
+#include "profile/profile_measure.h"
 
 enum { MOST_TEXT = PROFILE_MOST_PROCESSOR };
 

@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "exec/profile_internal.h"
+#include "profile/profile_internal.h"
 #include "store/disk.h"
 
 static const int64_t sizes[] = {(int64_t)1 << 20, (int64_t)16 << 20};

@@ -1,11 +1,11 @@
 /* Shared by the parts of the measurement: profile.c (order, time, notes), profile_ops.c and profile_run.c (passes),
  * profile_sweeps.c, profile_links.c, profile_copies.c. */
-#ifndef PENSTOCK_EXEC_PROFILE_INTERNAL_H
-#define PENSTOCK_EXEC_PROFILE_INTERNAL_H
+#ifndef PENSTOCK_PROFILE_PROFILE_INTERNAL_H
+#define PENSTOCK_PROFILE_PROFILE_INTERNAL_H
 
-#include "exec/profile.h"
-#include "exec/profile_samples.h"
 #include "exec/rank_state.h"
+#include "profile/profile_measure.h"
+#include "profile/profile_samples.h"
 
 struct counters;
 struct op_batch;

@@ -1,6 +1,6 @@
 /* Repetitions of one measurement. */
-#ifndef PENSTOCK_EXEC_PROFILE_SAMPLES_H
-#define PENSTOCK_EXEC_PROFILE_SAMPLES_H
+#ifndef PENSTOCK_PROFILE_PROFILE_SAMPLES_H
+#define PENSTOCK_PROFILE_PROFILE_SAMPLES_H
 
 /* Begins as {0}. */
 struct profile_samples {

@@ -1,4 +1,4 @@
-#include "exec/profile.h"
+#include "profile/profile_measure.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "exec/profile_internal.h"
-#include "prof/counters.h"
+#include "profile/counters.h"
+#include "profile/profile_internal.h"
 
 /* Parts of the time. */
 static const double PART_OPS = 0.75, PART_LINKS = 0.1, PART_COPIES = 0.08, PART_DISK = 0.07;

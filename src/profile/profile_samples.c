@@ -1,4 +1,4 @@
-#include "exec/profile_samples.h"
+#include "profile/profile_samples.h"
 
 #include <math.h>
 #include <stdlib.h>

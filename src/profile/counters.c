@@ -1,4 +1,4 @@
-#include "prof/counters.h"
+#include "profile/counters.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,10 +8,10 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "comm/comm.h"
-#include "exec/profile_internal.h"
 #include "exec/stage_pass.h"
 #include "model/footprint.h"
-#include "prof/counters.h"
+#include "profile/counters.h"
+#include "profile/profile_internal.h"
 
 /* An op of a layer of the piece in a pass. */
 struct slot {

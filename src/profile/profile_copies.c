@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "exec/profile_internal.h"
+#include "profile/profile_internal.h"
 
 static const int64_t sizes[] = {(int64_t)1 << 20, (int64_t)8 << 20, (int64_t)64 << 20};
 enum { N_SIZES = sizeof sizes / sizeof *sizes, N_KINDS = PROFILE_COPY_BOTH + 1 };

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "exec/optimizer.h"
-#include "exec/profile_internal.h"
+#include "profile/profile_internal.h"
 
 struct sweeps {
   struct profile_work *work;
