@@ -11,9 +11,9 @@
 #include "base/mem.h"
 #include "model/model.h"
 #include "record/plan_file.h"
+#include "report/compare_text.h"
 #include "report/picture.h"
 #include "report/report_step.h"
-#include "sim/compare_text.h"
 #include "store/disk.h"
 
 /* Read beyond those asked for, in place of steps that a broken job has left incomplete. */

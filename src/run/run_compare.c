@@ -13,10 +13,10 @@
 #include "planner/fit.h"
 #include "profile/profile_measure.h"
 #include "record/trace.h"
+#include "report/compare_text.h"
 #include "run/forecast.h"
 #include "run/tally.h"
 #include "setup/costs.h"
-#include "sim/compare_text.h"
 
 enum { N_VALUES = sizeof(struct forecast) / sizeof(double) };
 

@@ -1,4 +1,4 @@
-#include "sim/compare_text.h"
+#include "report/compare_text.h"
 
 #include <inttypes.h>
 #include <math.h>
