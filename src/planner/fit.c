@@ -1,22 +1,12 @@
 #include "planner/fit.h"
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "setup/request.h"
 
 #include <stdio.h>
 #include <string.h>
-
-void fit_format_bytes(int64_t bytes, char *text, size_t size) {
-  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = (double)bytes;
-  size_t u = 0;
-  while (value >= 1024 && u + 1 < sizeof units / sizeof *units) {
-    value /= 1024;
-    u++;
-  }
-  snprintf(text, size, u ? "%.2f %s" : "%.0f %s", value, units[u]);
-}
 
 /* True when the plan for micro-batches of `micro_batch` rows fits. */
 static bool would_fit(const char *planner, struct plan_request request, int64_t rows, int64_t micro_batch,
@@ -75,7 +65,7 @@ static void append_limits(const struct dag *dag, enum pool_kind pool, const int6
     int64_t peak = pool == POOL_DEVICE ? dag_get_peak(dag, r, NULL) : dag_get_pool_peak(dag, r, pool, NULL);
     if (peak <= limit[r] || ++n > 8) continue;
     char human[32];
-    fit_format_bytes(peak, human, sizeof human);
+    bytes_format(peak, human, sizeof human);
     if (n == 1) append(list, mem_format("%s%s of", **list ? ", and " : " ", key));
     append(list, mem_format("%s rank %d: %lld B (%s)", n > 1 ? "," : "", r, (long long)peak, human));
   }

@@ -9,7 +9,4 @@
  * suffice, and the largest micro-batch. `planner` and `request` are what made the plan, to try others like it. */
 int fit_check(const char *planner, const struct plan_request *request, const struct plan *plan, const struct dag *dag);
 
-/* Bytes as "1.50 GiB" in the caller's buffer. */
-void fit_format_bytes(int64_t bytes, char *text, size_t size);
-
 #endif

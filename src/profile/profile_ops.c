@@ -1,11 +1,11 @@
 /* Which layers are measured together, and at which points in the time there is. */
 #include <math.h>
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "planner/fit.h"
 #include "profile/counters.h"
 #include "profile/profile_internal.h"
 
@@ -113,8 +113,8 @@ static double get_budget(const struct profile_work *w, int i, double end) {
 /* Bytes for people. */
 static void note_memory(struct profile_work *w, const struct profile_piece *piece, struct profile_point point) {
   char needed[32], limit[32];
-  fit_format_bytes(profile_run_get_peak(piece, point), needed, sizeof needed);
-  fit_format_bytes(w->limit, limit, sizeof limit);
+  bytes_format(profile_run_get_peak(piece, point), needed, sizeof needed);
+  bytes_format(w->limit, limit, sizeof limit);
   profile_note(w, "not measured: %d x %d tokens, layer kind %s: they need %s of %s (memory.device_limit)", point.rows,
                point.length, layer_kind_get_name(piece->model->layers[piece->first_layer].kind), needed, limit);
 }

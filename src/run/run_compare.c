@@ -6,11 +6,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "planner/fit.h"
 #include "profile/profile_measure.h"
 #include "record/trace.h"
 #include "report/compare_text.h"
@@ -187,9 +187,9 @@ static void log_memory(const struct run *run, const int64_t *peaks) {
   for (int32_t r = 1; r < run->size; r++)
     if (peaks[r] > peaks[most]) most = r;
   if (dag_build(run->plan, run->model, &dag)) return;
-  fit_format_bytes(dag_get_peak(dag, most, NULL), predicted, sizeof predicted);
-  fit_format_bytes(peaks[most], measured, sizeof measured);
-  if (run->plan->device_limit[most] < INT64_MAX) fit_format_bytes(run->plan->device_limit[most], limit, sizeof limit);
+  bytes_format(dag_get_peak(dag, most, NULL), predicted, sizeof predicted);
+  bytes_format(peaks[most], measured, sizeof measured);
+  if (run->plan->device_limit[most] < INT64_MAX) bytes_format(run->plan->device_limit[most], limit, sizeof limit);
   log_line("  memory: predicted at most %s, measured %s%s%s, on rank %d, which used most", predicted, measured,
            *limit ? ", limit " : "", limit, most);
   dag_destroy(&dag);

@@ -1,6 +1,7 @@
 /* What a run says: the head of its log, the line of a step, metrics.csv. */
 #include "run/run.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -8,7 +9,6 @@
 #include "base/version.h"
 #include "comm/comm.h"
 #include "plan/recompute.h"
-#include "planner/fit.h"
 #include "record/trace.h"
 
 #include <math.h>
@@ -141,8 +141,8 @@ static void log_plan(const struct run *run) {
   if (dag_build(plan, run->model, &dag)) return;
   for (int32_t r = 0; r < plan->n_ranks; r++) {
     char peak[32], limit[32];
-    fit_format_bytes(dag_get_peak(dag, r, NULL), peak, sizeof peak);
-    fit_format_bytes(plan->device_limit[r], limit, sizeof limit);
+    bytes_format(dag_get_peak(dag, r, NULL), peak, sizeof peak);
+    bytes_format(plan->device_limit[r], limit, sizeof limit);
     bool limited = plan->device_limit[r] < INT64_MAX;
     for (int32_t s = 0; s < plan->n_stages; s++)
       if (plan_get_rank(plan, s) == r) log_stage(run, s);
@@ -226,9 +226,9 @@ void run_report_trace(const struct run *run) {
   int64_t steps = run->params->run.steps - run->step, bytes = run->n_nodes * TRACE_ROW_BYTES;
   if (run->rank != 0) return;
   bool fits = bytes == 0 || steps <= run->params->run.trace_limit / bytes;
-  fit_format_bytes(bytes, step, sizeof step);
-  fit_format_bytes(fits ? bytes * steps : 0, all, sizeof all);
-  fit_format_bytes(run->params->run.trace_limit, limit, sizeof limit);
+  bytes_format(bytes, step, sizeof step);
+  bytes_format(fits ? bytes * steps : 0, all, sizeof all);
+  bytes_format(run->params->run.trace_limit, limit, sizeof limit);
   if (fits)
     log_line("trace.h5: about %s a step, %s in the steps to come; run.trace_limit is %s", step, all, limit);
   else
