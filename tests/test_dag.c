@@ -343,7 +343,7 @@ static void test_planners(void) {
         struct dag *dag = check_graph(plan, model);
         check_live_activations(dag, plan);
         dag_destroy(&dag);
-        struct plan *forward = planner_make_forward(plan, m, plan->micro);
+        struct plan *forward = plan_make_forward(plan, m, plan->micro);
         dag = check_graph(forward, model);
         /* Where a micro-batch comes back to a rank, what was sent may wait until the first one does. */
         int32_t most = chunks == 1 ? 3 : 2 * p + 2;

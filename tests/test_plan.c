@@ -474,7 +474,7 @@ static void test_forward_plans(void) {
       plan->device_limit[2] = 77;
       struct plan_micro micro[7];
       for (int i = 0; i < 7; i++) micro[i] = (struct plan_micro){1, 4 + i, 3, 3};
-      struct plan *forward = planner_make_forward(plan, m, micro);
+      struct plan *forward = plan_make_forward(plan, m, micro);
       T_CHECK(plan_check(forward) == STATUS_OK && forward->forward_only && forward->hash, "%s", error_text());
       T_CHECK(forward->order_offset[3] == 6 * m && forward->device_limit[2] == 77 &&
                   forward->micro[m - 1].length == 3 + m,

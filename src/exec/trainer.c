@@ -6,7 +6,6 @@
 #include "comm/comm.h"
 #include "cost/cost.h"
 #include "dag/dag_price.h"
-#include "planner/planner.h"
 #include "run/forecast.h"
 #include "sim/sim.h"
 #include "store/spill.h"
@@ -143,7 +142,7 @@ static int update_graph(struct trainer *t, const struct batch *batch, bool forwa
   int status = STATUS_OK;
   if (!has_shapes(graph->plan, micro, batch->n_micro)) {
     destroy_graph(graph);
-    graph->plan = forward_only ? planner_make_forward(t->config.plan, batch->n_micro, micro)
+    graph->plan = forward_only ? plan_make_forward(t->config.plan, batch->n_micro, micro)
                                : plan_dup_with_micro(t->config.plan, micro);
     status = dag_build(graph->plan, t->config.model, &graph->dag);
     graph->n_builds++;

@@ -172,4 +172,7 @@ int plan_unpack(const void *data, size_t bytes, struct plan **plan);
  * before what needs it. STATUS_FAILED with what is wrong. */
 int plan_check(const struct plan *plan);
 
+/* plan_forward.c: a plan for evaluation with the stages, ranks and limits of `plan`: forwards only, frozen. Owned by the caller. */
+struct plan *plan_make_forward(const struct plan *plan, int32_t n_micro, const struct plan_micro *micro);
+
 #endif

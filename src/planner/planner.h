@@ -117,7 +117,4 @@ typedef int32_t planner_delay(int32_t stage);
 int planner_linear_make(const struct plan_request *request, const char *name, planner_warm_up *get_warm_up,
                         planner_delay *get_delay, struct plan **plan);
 
-/* A plan for evaluation with the stages, ranks and limits of `plan`: forwards only, frozen. Owned by the caller. */
-struct plan *planner_make_forward(const struct plan *plan, int32_t n_micro, const struct plan_micro *micro);
-
 #endif
