@@ -60,7 +60,7 @@ static void open_shape(struct shape *s, int32_t n_ranks, int32_t n_micro) {
   must(model_create(json, "bench", -1, &s->model, NULL));
   mem_free(json);
   s->cost = make_cost(s->model, n_ranks);
-  request_make_worst(n_micro, 1, LENGTH, &s->micro);
+  planner_make_worst(n_micro, 1, LENGTH, &s->micro);
 }
 
 static void close_shape(struct shape *s) {
@@ -207,7 +207,7 @@ static void open_deep(struct deep *deep, int32_t n_ranks, int32_t n_micro, int n
   must(model_create(json, "bench", -1, &s->model, NULL));
   s->model->half = true;
   must(cost_create(&params, s->model, n_ranks, &s->cost, &notes));
-  request_make_worst(n_micro, 1, n_ranks > 8 ? 16384 : 4096, &s->micro);
+  planner_make_worst(n_micro, 1, n_ranks > 8 ? 16384 : 4096, &s->micro);
   params_fini(&params);
   mem_free(notes);
   mem_free(text);

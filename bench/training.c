@@ -19,7 +19,7 @@ const struct workload *training_get_workload(int which) { return &workloads[whic
 
 static int make_plan_all(struct training *t, const struct training_config *c) {
   struct plan_micro *micro;
-  int32_t n_micro = request_make_worst(c->workload->rows, c->micro_batch, c->workload->length, &micro);
+  int32_t n_micro = planner_make_worst(c->workload->rows, c->micro_batch, c->workload->length, &micro);
   struct plan_request request = {.model = t->model,
                                  .n_ranks = comm_get_size(t->comm),
                                  .n_stages = comm_get_size(t->comm),

@@ -109,7 +109,7 @@ static void check_refusal(const struct train_job *job, const struct plan_request
   T_CHECK(fit && strstr(fit, peak) && strstr(fit, "data.micro_batch 1"), "what would fit is not in: %s", text);
   struct plan_micro *micro;
   struct plan_request smaller = *request;
-  smaller.n_micro = request_make_worst(ROWS, 1, TIME, &micro);
+  smaller.n_micro = planner_make_worst(ROWS, 1, TIME, &micro);
   smaller.micro = micro;
   T_CHECK(setup_plan_all(job->comm, "1f1b", &smaller, &plan) == STATUS_OK, "%s", error_text());
   plan_destroy(&plan);
@@ -119,7 +119,7 @@ static void check_refusal(const struct train_job *job, const struct plan_request
 static void test_limits(const struct train_job *job) {
   struct model *model = train_make_model(json);
   struct plan_micro *micro;
-  int32_t n = request_make_worst(ROWS, MICRO_ROWS, TIME, &micro);
+  int32_t n = planner_make_worst(ROWS, MICRO_ROWS, TIME, &micro);
   int64_t *limits = MEM_NEW(int64_t, job->size), *peaks = MEM_NEW(int64_t, job->size);
   struct plan_request request = make_request(job, model, micro, n, NULL);
   struct plan *plan = NULL;

@@ -88,7 +88,7 @@ static int make_request(struct plan_job *job) {
   if (!status) status = request_check_rank_limits(params, n_ranks);
   if (!status) status = find_longest(job, &longest);
   if (status) return status;
-  int32_t n_micro = request_make_worst(params->data.global_batch, params->data.micro_batch, longest, &job->micro);
+  int32_t n_micro = planner_make_worst(params->data.global_batch, params->data.micro_batch, longest, &job->micro);
   job->limits = MEM_NEW(int64_t, n_ranks);
   for (int32_t r = 0; r < n_ranks; r++) job->limits[r] = request_get_limit(params, r, INT64_MAX);
   status = request_open(params, job->model, n_ranks, n_micro, job->micro, job->limits, &job->request);

@@ -3,7 +3,6 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "setup/request.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +13,7 @@ static bool would_fit(const char *planner, struct plan_request request, int64_t 
   struct plan_micro *micro;
   struct plan *plan = NULL;
   struct dag *dag = NULL;
-  request.n_micro = request_make_worst(rows, micro_batch, length, &micro);
+  request.n_micro = planner_make_worst(rows, micro_batch, length, &micro);
   request.micro = micro;
   bool fits =
       !planner_run(planner, &request, &plan) && !dag_build(plan, request.model, &dag) && !dag_check_memory(dag, plan);

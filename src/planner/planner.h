@@ -95,6 +95,9 @@ struct plan_request planner_choose_chunks(const struct plan_request *request, in
 int planner_start(const struct plan_request *request, const char *name, int64_t n_actions, struct plan **plan);
 /* Name, clip, micro-batches and limits of the request: what is not the planner's choice. */
 void planner_fill(const struct plan_request *request, const char *name, struct plan *plan);
+/* Cuts `rows` rows of `length` tokens into micro-batches of `micro_batch` rows: the worst that a deck allows, all labels
+ * there. Returns how many; *micro is owned by the caller. */
+int32_t planner_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro);
 /* Adds a line to the request's notes, unless it is there. */
 void planner_note(const struct plan_request *request, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

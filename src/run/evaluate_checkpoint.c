@@ -72,7 +72,7 @@ static int make_plan_all(struct job *job, int n_files) {
   struct plan_micro *micro;
   int status = request_check_count(p, size);
   if (status) return comm_agree_all(job->comm, status);
-  int32_t n_micro = request_make_worst(p->data.global_batch, p->data.micro_batch, get_longest(job, n_files), &micro);
+  int32_t n_micro = planner_make_worst(p->data.global_batch, p->data.micro_batch, get_longest(job, n_files), &micro);
   struct plan_request request = {.model = job->model,
                                  .n_ranks = size,
                                  .n_stages = size,

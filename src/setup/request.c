@@ -62,19 +62,6 @@ int request_check_count(const struct params *params, int32_t n_stages) {
       (long long)rows, (long long)size, (long long)n, n_stages, (long long)most, (long long)((rows + most - 1) / most));
 }
 
-int32_t request_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro) {
-  int64_t n = (rows + micro_batch - 1) / micro_batch;
-  struct plan_micro *list = MEM_NEW(struct plan_micro, n);
-  for (int64_t i = 0; i < n; i++) {
-    int64_t left = rows - i * micro_batch;
-    list[i].rows = (int32_t)(left < micro_batch ? left : micro_batch);
-    list[i].length = (int32_t)length;
-    list[i].tokens = list[i].labels = list[i].rows * length;
-  }
-  *micro = list;
-  return (int32_t)n;
-}
-
 int64_t request_get_limit(const struct params *params, int32_t rank, int64_t otherwise) {
   const struct params_rank_sizes *list = &params->memory.rank_limits;
   for (int64_t i = 0; i < list->n; i++)

@@ -25,10 +25,6 @@ int request_check_positions(const struct params *params, const struct model *mod
  * the pen must not take the machine's memory. */
 int request_check_count(const struct params *params, int32_t n_stages);
 
-/* Cuts `rows` rows of `length` tokens into micro-batches of `micro_batch` rows: the worst that a deck allows, all labels
- * there. Returns how many; *micro is owned by the caller. */
-int32_t request_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro);
-
 /* Bytes of a rank's device: memory.rank_limits, else memory.device_limit, else `otherwise`. */
 int64_t request_get_limit(const struct params *params, int32_t rank, int64_t otherwise);
 /* Bytes of host memory for blocks: memory.host_limit, but no more than there are. */

@@ -221,7 +221,7 @@ int setup_deck_plan_all(struct comm *comm, const struct params *params, const st
   if (status) return status;
   struct deck_request request = {0};
   struct cost *cost = NULL;
-  int32_t n_micro = request_make_worst(params->data.global_batch, params->data.micro_batch, longest, &micro);
+  int32_t n_micro = planner_make_worst(params->data.global_batch, params->data.micro_batch, longest, &micro);
   int64_t *limits = MEM_NEW(int64_t, comm_get_size(comm)), *hosts = MEM_NEW(int64_t, comm_get_size(comm));
   share_host_all(comm, params, share_bytes, hosts);
   status = setup_limits_all(comm, params, share_bytes, limits);
