@@ -232,14 +232,13 @@ static double measure_obscura(const struct deep *deep, bool faithful, enum swap_
   request.recompute_as_needed = true;
   request.recompute_early = !faithful;
   request.obscura = &options;
-  request.evaluate = request_evaluate;
-  request.evaluate_context = &request;
+  request.simulate = true;
   request.may_swap = true;
   request.swap_tier = tier;
   double begun = rate_get_cpu();
   must(planner_run("obscura", &request, &plan));
   double seconds = rate_get_cpu() - begun;
-  *fits = isfinite(request_evaluate(&request, plan, NULL));
+  *fits = isfinite(planner_evaluate(&request, plan, NULL));
   plan_destroy(&plan);
   mem_free(limits);
   mem_free(ops);

@@ -54,8 +54,7 @@ static void open_case(struct plan_case *c, int blocks, int32_t p, int32_t m, int
                                      .recompute_as_needed = true,
                                      .recompute_early = true,
                                      .obscura = &c->options,
-                                     .evaluate = request_evaluate,
-                                     .evaluate_context = &c->request,
+                                     .simulate = true,
                                      .may_swap = true,
                                      .swap_tier = SWAP_TIER_AUTO};
 }
@@ -71,7 +70,7 @@ static double time_planner(struct plan_case *c, const char *planner, int64_t *pe
   struct plan *plan = NULL;
   int64_t own[MAX_RANKS];
   double seconds = INFINITY;
-  if (!planner_run(planner, &c->request, &plan)) seconds = request_evaluate(&c->request, plan, peaks ? peaks : own);
+  if (!planner_run(planner, &c->request, &plan)) seconds = planner_evaluate(&c->request, plan, peaks ? peaks : own);
   error_clear();
   plan_destroy(&plan);
   return seconds;
@@ -245,7 +244,7 @@ static void test_without_costs(void) {
   open_case(&c, 8, 4, 8, 0);
   draw_limits(&c, 5);
   c.request.cost = NULL;
-  c.request.evaluate = NULL;
+  c.request.simulate = false;
   c.request.may_swap = false;
   check_plan(&c);
   c.options.faithful = true;
@@ -565,7 +564,7 @@ static void test_peers(void) {
 }
 
 /* With other ranks to go to no plan is slower than with host memory alone, and some are faster; no rank takes more than its
- * limit (request_evaluate says so); with tier rank none goes elsewhere. */
+ * limit (planner_evaluate says so); with tier rank none goes elsewhere. */
 static void test_ranks_help(void) {
   int n_rank = 0, n_faster = 0;
   for (int trial = 0; trial < 30; trial++) {
@@ -626,7 +625,7 @@ static void test_partition(void) {
     for (int k = 0; k < 2; k++) {
       c.options.steps = k ? OBSCURA_PARTITION : OBSCURA_SWAP;
       T_CHECK(planner_run("obscura", &c.request, &plan[k]) == STATUS_OK, "%s", error_text());
-      seconds[k] = request_evaluate(&c.request, plan[k], NULL);
+      seconds[k] = planner_evaluate(&c.request, plan[k], NULL);
     }
     T_CHECK(seconds[1] <= seconds[0] + 1e-12, "p %d n %d: %g, %g", p, n, seconds[0], seconds[1]);
     for (int32_t s = 0; s < p; s++) {

@@ -40,11 +40,7 @@ struct plan_request {
   int32_t n_recompute_stages;
   bool recompute_as_needed, recompute_early;
   const struct obscura_options *obscura; /* planner_obscura.h; NULL: its defaults */
-  /* Seconds of a step of a plan as it would run, INFINITY when it cannot or does not fit its limits; peaks (may be NULL):
-   * bytes of each rank's device, INT64_MAX where they are not known. The plan need not be checked or frozen. NULL: planners
-   * go by what they reckon themselves. */
-  double (*evaluate)(void *context, const struct plan *plan, int64_t *peaks);
-  void *evaluate_context;
+  bool simulate; /* plans are weighed by planner_evaluate; else planners go by what they estimate themselves */
   /* Whether activation blocks may leave their device where the planner sees fit, of which stages ([n_stages]; NULL: of any),
    * and whereto. */
   bool may_swap;
@@ -119,5 +115,10 @@ typedef int32_t planner_warm_up(int32_t stage, int32_t n_stages, int32_t n_micro
 typedef int32_t planner_delay(int32_t stage);
 int planner_linear_make(const struct plan_request *request, const char *name, planner_warm_up *get_warm_up,
                         planner_delay *get_delay, struct plan **plan);
+
+/* planner_evaluate.c: seconds of a step of a plan as it would run, by the request's costs; INFINITY when it cannot run or does
+ * not fit its limits. peaks (may be NULL): bytes of each rank's device, INT64_MAX where they are not known. The plan need not
+ * be checked or frozen. */
+double planner_evaluate(const struct plan_request *request, const struct plan *plan, int64_t *peaks);
 
 #endif

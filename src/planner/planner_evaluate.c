@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "cost/cost.h"
 #include "dag/dag_price.h"
-#include "setup/request.h"
+#include "planner/planner.h"
 #include "sim/sim.h"
 
 static double simulate(const struct plan_request *request, const struct plan *plan, const struct dag *dag) {
@@ -19,8 +19,7 @@ static double simulate(const struct plan_request *request, const struct plan *pl
   return step;
 }
 
-double request_evaluate(void *context, const struct plan *plan, int64_t *peaks) {
-  const struct plan_request *request = context;
+double planner_evaluate(const struct plan_request *request, const struct plan *plan, int64_t *peaks) {
   struct dag *dag = NULL;
   for (int32_t r = 0; r < plan->n_ranks && peaks; r++) peaks[r] = INT64_MAX;
   int status = request->cost ? plan_check(plan) : error_raise(STATUS_FAILED, "nothing is known of times");

@@ -55,10 +55,6 @@ int request_open(const struct params *params, const struct model *model, int32_t
                  const struct plan_micro *micro, const int64_t *limits, struct deck_request *request);
 void request_close(struct deck_request *request);
 
-/* request_evaluate.c: plan_request's evaluate; the context is the request, with its costs: the plan's graph, checked, priced
- * and simulated. */
-double request_evaluate(void *context, const struct plan *plan, int64_t *peaks);
-
 /* Plans and passes the plan and its graph through all checks; with recompute_as_needed recomputes on as few stages, from the
  * first, as let the plan fit. Both are owned by the caller; dag NULL: not wanted. A planner
  * that declines, and a plan that does not fit, with the smallest changes that would, are STATUS_MISTAKE. */

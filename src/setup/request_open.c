@@ -217,8 +217,7 @@ int request_open(const struct params *params, const struct model *model, int32_t
   open_limits(params, request);
   request->obscura = make_obscura(params);
   plan->obscura = &request->obscura;
-  plan->evaluate = request_evaluate;
-  plan->evaluate_context = plan;
+  plan->simulate = true;
   plan->recompute_early = begins_early(params);
   int status = open_swap(params, request);
   if (!status) status = open_recompute(params, model, request);

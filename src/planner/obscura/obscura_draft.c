@@ -253,12 +253,12 @@ void obscura_draft_measure(const struct obscura *x, struct obscura_draft *d, int
     error_clear();
     return;
   }
-  d->seconds = x->request->evaluate(x->request->evaluate_context, plan, peaks);
+  d->seconds = planner_evaluate(x->request, plan, peaks);
   plan_destroy(&plan);
 }
 
 bool obscura_draft_evaluate(const struct obscura *x, struct obscura_draft *d) {
-  if (!x->request->evaluate) {
+  if (!x->request->simulate) {
     d->seconds = fits(x, d) ? obscura_draft_time(x, d) : INFINITY;
     return false;
   }

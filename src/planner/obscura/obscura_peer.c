@@ -29,7 +29,7 @@ int32_t obscura_get_peer(const struct obscura *x, const struct obscura_draft *d,
 }
 
 bool obscura_links_are_faster(const struct obscura *x, const struct plan_stage *stages) {
-  if (x->n_stages < 2 || !x->request->cost || !x->request->evaluate) return false;
+  if (x->n_stages < 2 || !x->request->cost || !x->request->simulate) return false;
   struct obscura_draft *d = obscura_draft_create(x, stages);
   bool faster = false;
   d->beta = 1;

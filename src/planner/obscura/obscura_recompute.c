@@ -217,7 +217,7 @@ static struct obscura_draft *make_choice(struct obscura *x, const struct obscura
     discard_alike(x, d, choice->discard);
   else
     obscura_draft_evaluate(x, d);
-  if (!x->request->evaluate && !isinf(d->seconds)) d->seconds = choice->seconds;
+  if (!x->request->simulate && !isinf(d->seconds)) d->seconds = choice->seconds;
   return d;
 }
 
@@ -226,7 +226,7 @@ void obscura_solve(struct obscura *x, struct obscura_draft **draft) {
   struct programme ip = {.x = x, .draft = obscura_draft_dup(x, *draft), .chooses = obscura_chooses_ops(x)};
   struct obscura_draft *best = NULL;
   try_all_blocks(&ip);
-  ip.lenient = ip.n == 0 && x->request->evaluate;
+  ip.lenient = ip.n == 0 && x->request->simulate;
   if (ip.lenient) try_all_blocks(&ip);
   obscura_draft_destroy(&ip.draft);
   if (ip.n == 0) add_choice(&ip, (struct choice){.discard = INT64_MAX}); /* none fits: the least that can be */

@@ -6,7 +6,7 @@
 
 /* Keeps the plan if it is the fastest. True when it fits. */
 static bool judge(const struct obscura *x, struct plan *plan, struct plan **best, double *seconds) {
-  double found = x->request->evaluate(x->request->evaluate_context, plan, NULL);
+  double found = planner_evaluate(x->request, plan, NULL);
   bool fits = !isinf(found);
   if (!fits || found >= *seconds) {
     plan_destroy(&plan);
@@ -49,7 +49,7 @@ static void try_fewest(const struct obscura *x, const char *name, struct plan **
 struct plan *obscura_find_rival(const struct obscura *x, double *seconds) {
   struct plan *best = NULL;
   *seconds = INFINITY;
-  if (!x->request->evaluate) return NULL;
+  if (!x->request->simulate) return NULL;
   try_fewest(x, "1f1b", &best, seconds);
   try_fewest(x, "bpipe", &best, seconds);
   try_planner(x, "adapipe", PLAN_ALL_STAGES, &best, seconds);

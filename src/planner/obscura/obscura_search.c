@@ -209,7 +209,7 @@ static void count_needed(const struct obscura *x, const struct obscura_draft *dr
 static void spare_micro(struct obscura *x, struct obscura_draft **best) {
   bool any = false;
   for (int32_t s = 0; s < x->n_stages; s++) any = any || (*best)->recompute[s] > 0;
-  if (isinf((*best)->seconds) || !any || !x->request->evaluate) return;
+  if (isinf((*best)->seconds) || !any || !x->request->simulate) return;
   struct obscura_draft *d = obscura_draft_dup(x, *best);
   count_needed(x, *best, d->n_recompute);
   obscura_draft_evaluate(x, d);

@@ -82,7 +82,7 @@ struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage 
   for (int t = 0; t < TRIES; t++) {
     obscura_draft_destroy(&d);
     d = follow_once(x, stages, margin);
-    if (forced || !isinf(d->seconds) || !x->request->evaluate) break;
+    if (forced || !isinf(d->seconds) || !x->request->simulate) break;
     obscura_draft_evaluate(x, d);
     if (!isinf(d->seconds)) break;
     memcpy(margin, d->margin, sizeof *margin * (size_t)x->n_stages);
