@@ -62,7 +62,7 @@ static struct plan *make_case(const struct model *model, const char *planner, in
 static double sum_ops(const struct forecast *f, enum comparison_pass pass) {
   double sum = 0;
   for (int kind = 0; kind < LAYER_KIND_COUNT; kind++)
-    for (int o = 0; o < LAYER_MAX_OPS; o++) sum += f->ops[forecast_op_slot((enum layer_kind)kind, o, pass)];
+    for (int o = 0; o < LAYER_MAX_OPS; o++) sum += f->ops[op_times_slot((enum layer_kind)kind, o, pass)];
   return sum;
 }
 
@@ -110,8 +110,8 @@ static void test_measure(const struct model *model) {
   struct plan *plan = make_case(model, "1f1b", 2, 0);
   struct dag *dag;
   T_CHECK(!dag_build(plan, model, &dag), "%s", error_text());
-  double ops[FORECAST_OPS] = {0};
-  ops[forecast_op_slot(LAYER_MLP, 1, COMPARISON_WEIGHT)] = 0.25;
+  double ops[OP_TIMES] = {0};
+  ops[op_times_slot(LAYER_MLP, 1, COMPARISON_WEIGHT)] = 0.25;
   for (int32_t rank = 0; rank < 2; rank++) {
     int32_t first = dag->rank_offset[rank], n = dag->rank_offset[rank + 1] - first, n_forward = 0;
     struct trace_span *spans = MEM_NEW(struct trace_span, n);
@@ -123,7 +123,7 @@ static void test_measure(const struct model *model) {
     forecast_measure(dag, rank, spans, ops, 40, &measured);
     T_CHECK(measured.step == 40 && measured.kinds[NODE_F] == 0.5 * n_forward && measured.kinds[NODE_RF] == 0,
             "rank %d: F %g", (int)rank, measured.kinds[NODE_F]);
-    T_CHECK(measured.ops[forecast_op_slot(LAYER_MLP, 1, COMPARISON_WEIGHT)] == 0.25, "ops are lost");
+    T_CHECK(measured.ops[op_times_slot(LAYER_MLP, 1, COMPARISON_WEIGHT)] == 0.25, "ops are lost");
     mem_free(spans);
   }
   dag_destroy(&dag);

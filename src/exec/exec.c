@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "comm/watchdog.h"
 #include "exec/exec_internal.h"
-#include "run/forecast.h"
+#include "exec/op_times.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -194,7 +194,7 @@ static void end_op(void *context, int32_t layer, int op, enum pass pass) {
   }
   double now = clock_now();
   enum comparison_pass kind = x->rebuilds ? COMPARISON_RECOMPUTE : (enum comparison_pass)pass;
-  x->step->op_seconds[forecast_op_slot(x->step->state->model->layers[layer].kind, op, kind)] += now - x->op_begin;
+  x->step->op_seconds[op_times_slot(x->step->state->model->layers[layer].kind, op, kind)] += now - x->op_begin;
   poll_network(x);
   x->op_begin = clock_now();
 }

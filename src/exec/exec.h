@@ -31,7 +31,7 @@ struct exec_step {
   double expected_end;      /* and the end of the step; only for when to wake up */
   struct spill *spill;      /* where blocks of tier disk go; NULL: none do */
   struct trace_span *spans; /* [nodes of this rank] filled in: spans[i] for node rank_offset[rank] + i */
-  double *op_seconds;       /* [FORECAST_OPS] of forecast.h: what this rank's ops took is added; NULL: not wanted */
+  double *op_seconds;       /* [OP_TIMES] of op_times.h: what this rank's ops took is added; NULL: not wanted */
 };
 
 struct exec_result {

@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "cost/cost.h"
 #include "dag/dag_price.h"
-#include "run/forecast.h"
+#include "exec/op_times.h"
 #include "sim/sim.h"
 #include "store/spill.h"
 
@@ -39,7 +39,7 @@ static int open_spill(struct trainer *t) {
 int trainer_create(const struct trainer_config *config, struct trainer **trainer) {
   struct trainer *t = MEM_NEW(struct trainer, 1);
   t->config = *config;
-  t->op_seconds = MEM_NEW(double, FORECAST_OPS);
+  t->op_seconds = MEM_NEW(double, OP_TIMES);
   const struct device_ops *ops = device_find(config->backend);
   t->config.device.host_limit = config->plan->host_limit[comm_get_rank(config->comm)];
   int status = ops ? ops->open(&t->config.device, &t->device)
@@ -198,7 +198,7 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
                           .spill = t->spill,
                           .spans = spans,
                           .op_seconds = graph == &t->train ? t->op_seconds : NULL};
-  memset(t->op_seconds, 0, sizeof *t->op_seconds * FORECAST_OPS);
+  memset(t->op_seconds, 0, sizeof *t->op_seconds * OP_TIMES);
   t->device->ops->reset_peak(t->device);
   if (t->spill) spill_reset_peak(t->spill);
   int status = exec_run(&run, result);

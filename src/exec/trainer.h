@@ -48,7 +48,7 @@ struct trainer {
   struct spill *spill; /* NULL: nothing goes to disk */
   struct step_graph train, evaluate;
   struct trace_span *spans; /* of the last step, [nodes of this rank] */
-  double *op_seconds;       /* of the last training step, [FORECAST_OPS] of forecast.h; 0 on a device that keeps time */
+  double *op_seconds;       /* of the last training step, [OP_TIMES] of op_times.h; 0 on a device that keeps time */
 };
 
 struct trainer_result {

@@ -13,8 +13,8 @@ static bool is_receive(int kind) { return node_kind_get_end((enum node_kind)kind
 
 /* A stage's sums for one micro-batch. */
 struct stage_ops {
-  double seconds[FORECAST_OPS];
-  int64_t counts[FORECAST_OPS];
+  double seconds[OP_TIMES];
+  int64_t counts[OP_TIMES];
 };
 
 struct pricing {
@@ -35,7 +35,7 @@ static void price_layer(const struct pricing *p, int32_t rank, int32_t l, int32_
   for (int o = 0; o < layer->n_ops; o++)
     for (int pass = 0; pass < COMPARISON_PASSES; pass++) {
       if (pass == COMPARISON_RECOMPUTE && !(discarded && footprint_is_rebuilt(layer, o, discarded))) continue;
-      int slot = forecast_op_slot(layer->kind, o, (enum comparison_pass)pass);
+      int slot = op_times_slot(layer->kind, o, (enum comparison_pass)pass);
       sums->counts[slot]++;
       sums->seconds[slot] += cost_get_op(p->cost, rank, l, o, passes[pass], m->rows, m->length) *
                              cost_get_share_factor(p->cost, passes[pass], n_body);
@@ -59,7 +59,7 @@ static void price_ops(const struct pricing *p, double *seconds, int64_t *counts)
         for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
           price_layer(p, rank, l, i, n_body, sums);
       }
-      for (int slot = 0; slot < FORECAST_OPS; slot++) {
+      for (int slot = 0; slot < OP_TIMES; slot++) {
         seconds[slot] += sums->seconds[slot];
         counts[slot] += sums->counts[slot];
       }
@@ -90,7 +90,7 @@ void forecast_make(const struct plan *plan, const struct dag *dag, const struct 
   sim_destroy(&sim);
   mem_free(seconds);
   price_ops(&(struct pricing){plan, model, cost}, forecast->ops, counts->ops);
-  for (int slot = 0; slot < FORECAST_OPS; slot++)
+  for (int slot = 0; slot < OP_TIMES; slot++)
     forecast->ops[slot] = cost_knows_ops(cost) ? forecast->ops[slot] / time_scale : NAN;
 }
 
@@ -102,7 +102,7 @@ void forecast_measure(const struct dag *dag, int32_t rank, const struct trace_sp
     int kind = dag->nodes[v].kind;
     if (!is_receive(kind)) measured->kinds[kind] += span->end - span->start;
   }
-  for (int slot = 0; slot < FORECAST_OPS; slot++) measured->ops[slot] = ops[slot];
+  for (int slot = 0; slot < OP_TIMES; slot++) measured->ops[slot] = ops[slot];
 }
 
 double forecast_get_bubble(const struct forecast *forecast, int32_t n_ranks) {

@@ -4,26 +4,21 @@
 
 #include "cost/cost.h"
 #include "dag/dag.h"
+#include "exec/op_times.h"
 #include "record/comparison.h"
 #include "record/trace.h"
-
-/* Ops of kinds of layers, by pass. */
-enum { FORECAST_OPS = LAYER_KIND_COUNT * LAYER_MAX_OPS * COMPARISON_PASSES };
-static inline int forecast_op_slot(enum layer_kind layer, int op, enum comparison_pass pass) {
-  return ((int)layer * LAYER_MAX_OPS + op) * COMPARISON_PASSES + (int)pass;
-}
 
 /* Seconds of one step; kinds of receives, which last as long as their senders let them, are 0. */
 struct forecast {
   double step;
   double copy_cpu; /* that copies of blocks and their files keep cores busy; measured alone */
   double kinds[NODE_KIND_COUNT];
-  double ops[FORECAST_OPS];
+  double ops[OP_TIMES];
 };
 /* How many of each a step has on all ranks. */
 struct forecast_counts {
   int64_t kinds[NODE_KIND_COUNT];
-  int64_t ops[FORECAST_OPS];
+  int64_t ops[OP_TIMES];
 };
 
 /* Simulates the graph of a plan: sums over all ranks, all times divided by time_scale. Ops are NaN where the cost knows whole
@@ -31,7 +26,7 @@ struct forecast_counts {
 void forecast_make(const struct plan *plan, const struct dag *dag, const struct model *model, const struct cost *cost,
                    double time_scale, struct forecast *forecast, struct forecast_counts *counts);
 
-/* What one rank measured: spans as exec_step has them, ops[FORECAST_OPS] its sums. */
+/* What one rank measured: spans as exec_step has them, ops[OP_TIMES] its sums. */
 void forecast_measure(const struct dag *dag, int32_t rank, const struct trace_span *spans, const double *ops,
                       double seconds, struct forecast *measured);
 

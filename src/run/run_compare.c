@@ -118,7 +118,7 @@ static void gather_measured_all(const struct run *run, struct forecast *sum) {
   for (int r = 1; r < run->size; r++) {
     sum->copy_cpu += all[r].copy_cpu;
     for (int k = 0; k < NODE_KIND_COUNT; k++) sum->kinds[k] += all[r].kinds[k];
-    for (int slot = 0; slot < FORECAST_OPS; slot++) sum->ops[slot] += all[r].ops[slot];
+    for (int slot = 0; slot < OP_TIMES; slot++) sum->ops[slot] += all[r].ops[slot];
   }
   mem_free(all);
 }
@@ -134,13 +134,13 @@ static void list_kinds(const struct run_compare *c, const struct forecast *predi
 
 static void list_ops(const struct run *run, const struct forecast *predicted, const struct forecast *measured,
                      struct comparison *out) {
-  out->ops = MEM_NEW(struct op_row, FORECAST_OPS);
+  out->ops = MEM_NEW(struct op_row, OP_TIMES);
   for (int kind = 0; kind < LAYER_KIND_COUNT; kind++) {
     int32_t l = 0;
     while (l < run->model->n_layers && (int)run->model->layers[l].kind != kind) l++;
     for (int o = 0; l < run->model->n_layers && o < run->model->layers[l].n_ops; o++)
       for (int pass = 0; pass < COMPARISON_PASSES; pass++) {
-        int slot = forecast_op_slot((enum layer_kind)kind, o, (enum comparison_pass)pass);
+        int slot = op_times_slot((enum layer_kind)kind, o, (enum comparison_pass)pass);
         if (run->compare->counts.ops[slot] == 0) continue;
         out->ops[out->n_ops++] = (struct op_row){.layer = (int8_t)kind,
                                                  .op = o,
