@@ -93,7 +93,7 @@ static void run_case(const struct train_job *job, const char *planner, const cha
       closest = fmin(closest, result.seconds / result.modelled - 1);
     }
     struct sim *sim = sim_create(trainer->train.dag, plan->n_stages);
-    struct sim_times times = {trainer->train.seconds, cost_get_eager_bytes(cost)};
+    struct sim_times times = {trainer->train.simulated.times.seconds, cost_get_eager_bytes(cost)};
     const struct sim_result *simulated = sim_run(sim, &times, 1);
     T_CHECK(fabs(result.modelled - simulated->makespan) < 1e-9, "%s: modelled %.9f s, simulated %.9f", planner,
             result.modelled, simulated->makespan);

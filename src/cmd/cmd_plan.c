@@ -116,7 +116,7 @@ static int print_text(char *text) {
 }
 
 static struct plan_report make_report(const struct plan_job *job, const struct prediction *p) {
-  return (struct plan_report){p->plan, p->dag, job->model, p->result, cost_get_source(job->cost), job->notes};
+  return (struct plan_report){p->plan, p->dag, job->model, p->simulated.result, cost_get_source(job->cost), job->notes};
 }
 
 /* ---- one plan ---- */
@@ -187,14 +187,14 @@ static void try_planner(const struct plan_job *job, const char *name, struct pla
     return;
   }
   struct plan_report report = make_report(job, &p);
-  choice->step_s = p.result->step;
+  choice->step_s = p.simulated.result->step;
   choice->shares = plan_report_get_shares(&report);
   for (int32_t r = 0; r < p.plan->n_ranks; r++) {
     int64_t peak = dag_get_peak(p.dag, r, NULL);
     if (peak > choice->peak_bytes) choice->peak_bytes = peak;
   }
   for (int32_t s = 0; s < p.plan->n_stages; s++) choice->n_recompute += plan_recomputes(p.plan, s, 0);
-  bool better = !best->plan || p.result->step < best->result->step;
+  bool better = !best->plan || p.simulated.result->step < best->simulated.result->step;
   predict_fini(better ? best : &p);
   if (better) *best = p;
 }

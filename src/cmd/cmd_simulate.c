@@ -61,8 +61,8 @@ static int simulate(const struct params *params, struct model *model, struct pla
   cost_put_sizes(cost, model);
   status = predict_plan(plan, model, cost, 1, n, &prediction);
   if (!status) {
-    struct plan_report report = {prediction.plan,   prediction.dag,        model,
-                                 prediction.result, cost_get_source(cost), notes};
+    struct plan_report report = {prediction.plan,       prediction.dag, model, prediction.simulated.result,
+                                 cost_get_source(cost), notes};
     *text = json ? plan_report_format_json(&report, NULL, 0) : plan_report_format_times(&report);
     predict_fini(&prediction);
   }

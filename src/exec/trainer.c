@@ -4,10 +4,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "comm/comm.h"
-#include "cost/cost.h"
-#include "dag/dag_price.h"
 #include "exec/op_times.h"
-#include "sim/sim.h"
 #include "store/spill.h"
 
 #include <string.h>
@@ -62,9 +59,8 @@ int trainer_create(const struct trainer_config *config, struct trainer **trainer
 static void destroy_graph(struct step_graph *graph) {
   plan_destroy(&graph->plan);
   dag_destroy(&graph->dag);
-  mem_free(graph->seconds);
+  sim_plan_close(&graph->simulated);
   mem_free(graph->expected);
-  graph->seconds = NULL;
   graph->expected = NULL;
 }
 
@@ -104,28 +100,16 @@ static bool has_shapes(const struct plan *plan, const struct plan_micro *micro, 
   return plan && plan->n_micro == n && !memcmp(plan->micro, micro, sizeof *micro * (size_t)n);
 }
 
-static void price_graph(const struct trainer *t, struct step_graph *graph) {
-  graph->seconds = MEM_NEW(double, graph->dag->n_nodes);
-  dag_price(graph->dag, graph->plan, t->config.model, t->config.cost, graph->seconds);
-  for (int32_t v = 0; v < graph->dag->n_nodes; v++) graph->seconds[v] /= t->config.time_scale;
-}
-
-static struct sim_times get_times(const struct trainer *t, const struct step_graph *graph) {
-  return (struct sim_times){graph->seconds, t->config.cost ? cost_get_eager_bytes(t->config.cost) : 0};
-}
-
-/* When the simulator has this rank's nodes. */
+/* What the nodes take, and when the simulator has this rank's. */
 static void expect_graph(const struct trainer *t, struct step_graph *graph) {
   const struct dag *dag = graph->dag;
   int32_t rank = comm_get_rank(t->config.comm), first = dag->rank_offset[rank], n = dag->rank_offset[rank + 1] - first;
-  struct sim *sim = sim_create(dag, graph->plan->n_stages);
-  struct sim_times times = get_times(t, graph);
-  const struct sim_result *result = sim_run(sim, &times, 1);
+  sim_plan_open(dag, graph->plan, t->config.model, t->config.cost, t->config.time_scale, 1, &graph->simulated);
+  const struct sim_result *result = graph->simulated.result;
   graph->expected = MEM_NEW(struct trace_span, n);
   for (int32_t i = 0; i < n; i++)
     graph->expected[i] = (struct trace_span){result->start[first + i], result->end[first + i]};
   graph->expected_end = result->makespan;
-  sim_destroy(&sim);
 }
 
 /* Makes the graph fit the batch, if it does not yet. */
@@ -151,10 +135,7 @@ static int update_graph(struct trainer *t, const struct batch *batch, bool forwa
       graph->peak = dag_get_peak(graph->dag, rank, NULL);
       graph->host_peak = dag_get_pool_peak(graph->dag, rank, POOL_HOST, NULL);
       graph->disk_peak = dag_get_pool_peak(graph->dag, rank, POOL_DISK, NULL);
-      if (trainer_keeps_time(t)) {
-        price_graph(t, graph);
-        expect_graph(t, graph);
-      }
+      if (trainer_keeps_time(t)) expect_graph(t, graph);
     }
   }
   mem_free(micro);
@@ -181,7 +162,6 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
   struct trace_span *spans = mem_resize(t->spans, sizeof *spans * (size_t)(n_nodes ? n_nodes : 1));
   t->spans = spans;
   struct op_batch *micro = make_op_batches(batch);
-  struct sim_times times = get_times(t, graph);
   struct exec_step run = {.comm = t->config.comm,
                           .state = t->state,
                           .plan = graph->plan,
@@ -192,7 +172,7 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
                           .step = step,
                           .sync_messages = t->config.sync_messages,
                           .keep_gradients = keep_gradients,
-                          .times = graph->seconds ? &times : NULL,
+                          .times = graph->simulated.sim ? &graph->simulated.times : NULL,
                           .expected = graph->expected,
                           .expected_end = graph->expected_end,
                           .spill = t->spill,

@@ -8,6 +8,7 @@
 #include "exec/optimizer.h"
 #include "exec/rank_state.h"
 #include "record/checkpoint.h"
+#include "sim/sim_plan.h"
 
 struct comm;
 struct cost;
@@ -35,7 +36,7 @@ struct step_graph {
   struct plan *plan;
   struct dag *dag;
   int64_t peak, host_peak, disk_peak; /* predicted bytes of this rank's device, host memory and spill file */
-  double *seconds;                    /* [n_nodes] on a device that keeps time; else NULL */
+  struct sim_plan simulated;          /* on a device that keeps time; else all zeros */
   struct trace_span *expected;        /* the same: [nodes of this rank] and the step's end, as the simulator has them */
   double expected_end;
   int64_t n_builds; /* how often it was made: another number, other shapes */

@@ -2,20 +2,14 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "base/mem.h"
-#include "cost/cost.h"
-#include "dag/dag_price.h"
 #include "planner/planner.h"
-#include "sim/sim.h"
+#include "sim/sim_plan.h"
 
 static double simulate(const struct plan_request *request, const struct plan *plan, const struct dag *dag) {
-  double *seconds = MEM_NEW(double, dag->n_nodes);
-  dag_price(dag, plan, request->model, request->cost, seconds);
-  struct sim *sim = sim_create(dag, plan->n_stages);
-  struct sim_times times = {seconds, cost_get_eager_bytes(request->cost)};
-  double step = sim_run(sim, &times, 1)->step;
-  sim_destroy(&sim);
-  mem_free(seconds);
+  struct sim_plan simulated;
+  sim_plan_open(dag, plan, request->model, request->cost, 1, 1, &simulated);
+  double step = simulated.result->step;
+  sim_plan_close(&simulated);
   return step;
 }
 

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "dag/dag_price.h"
 #include "model/footprint.h"
-#include "sim/sim.h"
+#include "sim/sim_plan.h"
 
 static bool is_receive(int kind) { return node_kind_get_end((enum node_kind)kind) == NODE_IS_RECEIVE; }
 
@@ -74,12 +74,9 @@ void forecast_make(const struct plan *plan, const struct dag *dag, const struct 
                    double time_scale, struct forecast *forecast, struct forecast_counts *counts) {
   *forecast = (struct forecast){0};
   *counts = (struct forecast_counts){{0}, {0}};
-  double *seconds = MEM_NEW(double, dag->n_nodes);
-  dag_price(dag, plan, model, cost, seconds);
-  for (int32_t v = 0; v < dag->n_nodes; v++) seconds[v] /= time_scale;
-  struct sim *sim = sim_create(dag, plan->n_stages);
-  struct sim_times times = {seconds, cost_get_eager_bytes(cost)};
-  const struct sim_result *result = sim_run(sim, &times, 1);
+  struct sim_plan simulated;
+  sim_plan_open(dag, plan, model, cost, time_scale, 1, &simulated);
+  const struct sim_result *result = simulated.result;
   forecast->step = result->step;
   for (int32_t v = 0; v < dag->n_nodes; v++) {
     int kind = dag->nodes[v].kind;
@@ -87,8 +84,7 @@ void forecast_make(const struct plan *plan, const struct dag *dag, const struct 
     counts->kinds[kind]++;
     forecast->kinds[kind] += result->end[v] - result->start[v];
   }
-  sim_destroy(&sim);
-  mem_free(seconds);
+  sim_plan_close(&simulated);
   price_ops(&(struct pricing){plan, model, cost}, forecast->ops, counts->ops);
   for (int slot = 0; slot < OP_TIMES; slot++)
     forecast->ops[slot] = cost_knows_ops(cost) ? forecast->ops[slot] / time_scale : NAN;

@@ -6,20 +6,11 @@
 #include "model/footprint.h"
 #include "record/plan_file.h"
 
-static void simulate(struct prediction *p, const struct model *model, const struct cost *cost, int32_t n_iterations) {
-  p->seconds = MEM_NEW(double, p->dag->n_nodes);
-  dag_price(p->dag, p->plan, model, cost, p->seconds);
-  for (int32_t v = 0; v < p->dag->n_nodes; v++) p->seconds[v] /= p->time_scale;
-  p->sim = sim_create(p->dag, p->plan->n_stages);
-  struct sim_times times = {p->seconds, cost_get_eager_bytes(cost)};
-  p->result = sim_run(p->sim, &times, n_iterations);
-}
-
 int predict_request(const char *planner, const struct plan_request *request, const struct cost *cost,
                     struct prediction *prediction) {
   *prediction = (struct prediction){.time_scale = 1};
   int status = request_plan(planner, request, &prediction->plan, &prediction->dag);
-  if (!status) simulate(prediction, request->model, cost, 1);
+  if (!status) sim_plan_open(prediction->dag, prediction->plan, request->model, cost, 1, 1, &prediction->simulated);
   return status;
 }
 
@@ -31,7 +22,7 @@ int predict_plan(struct plan *plan, const struct model *model, const struct cost
   if (status)
     predict_fini(prediction);
   else
-    simulate(prediction, model, cost, n_iterations);
+    sim_plan_open(prediction->dag, plan, model, cost, time_scale, n_iterations, &prediction->simulated);
   return status;
 }
 
@@ -93,9 +84,9 @@ static struct plan_file_cost *list_costs(const struct prediction *p, const struc
 
 int predict_write(const struct prediction *p, const struct model *model, const struct cost *cost, const char *path,
                   const char *deck, const char *model_json) {
-  struct plan_file_prediction prediction = {.start_s = p->result->start,
-                                            .end_s = p->result->end,
-                                            .step_s = p->result->step,
+  struct plan_file_prediction prediction = {.start_s = p->simulated.result->start,
+                                            .end_s = p->simulated.result->end,
+                                            .step_s = p->simulated.result->step,
                                             .cost_source = cost_get_source(cost)};
   struct plan_file_cost *costs = list_costs(p, model, cost, &prediction.n_costs);
   prediction.costs = costs;
@@ -106,8 +97,7 @@ int predict_write(const struct prediction *p, const struct model *model, const s
 }
 
 void predict_fini(struct prediction *p) {
-  sim_destroy(&p->sim);
-  mem_free(p->seconds);
+  sim_plan_close(&p->simulated);
   dag_destroy(&p->dag);
   plan_destroy(&p->plan);
   *p = (struct prediction){0};

@@ -4,16 +4,14 @@
 
 #include "cost/cost.h"
 #include "setup/request.h"
-#include "sim/sim.h"
+#include "sim/sim_plan.h"
 
 /* All owned, freed by predict_fini. */
 struct prediction {
   struct plan *plan;
   struct dag *dag;
-  double *seconds; /* [n_nodes] */
   double time_scale;
-  struct sim *sim;
-  const struct sim_result *result; /* of `sim` */
+  struct sim_plan simulated;
 };
 
 /* Makes a plan as request_plan does, and predicts it. */
