@@ -91,7 +91,7 @@ static int64_t count_floats(enum pass pass, const struct op_call *c) {
 /* ---- the table that measures ---- */
 
 static void run_timed(struct device *device, enum pass pass, const struct op_call *call) {
-  static const char *const passes[PASS_COUNT] = {"forward", "input", "weight"};
+  static const char *const passes[PASS_COUNT] = {PASS_NAMES};
   struct ops_timer *timer = timer_of(device);
   struct instant start = get_instant();
   timer->original->run(device, pass, call);

@@ -26,7 +26,7 @@ static inline double count_stage_seconds(const struct cost *cost, const struct m
   double sum = 0;
   int64_t n_body = 0;
   for (int32_t l = first; l < first + n; l++) n_body += model->layers[l].block >= 0;
-  for (enum cost_pass pass = 0; pass < COST_PASS_COUNT; pass++)
+  for (enum pass pass = 0; pass < PASS_COUNT; pass++)
     for (int32_t l = first; l < first + n; l++)
       sum += cost_get_layer(cost, rank, l, pass, rows, length) * cost_get_share_factor(cost, pass, n_body);
   return sum;

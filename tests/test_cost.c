@@ -290,9 +290,8 @@ static void test_table_refusals(void) {
 
 /* ---- what ops do ---- */
 
-static struct op_work sum_work(const struct model *model, int32_t layer, enum work_pass pass, int64_t rows,
-                               int64_t length) {
-  struct op_work sum = {0, 0}, work[WORK_PASS_COUNT];
+static struct op_work sum_work(const struct model *model, int32_t layer, enum pass pass, int64_t rows, int64_t length) {
+  struct op_work sum = {0, 0}, work[PASS_COUNT];
   const struct layer *l = &model->layers[layer];
   for (int o = 0; o < l->n_ops; o++) {
     if (l->ops[o].cheap || l->ops[o].kind == OP_ROPE) continue; /* products and attention alone */
@@ -303,7 +302,7 @@ static struct op_work sum_work(const struct model *model, int32_t layer, enum wo
   return sum;
 }
 
-static void check_flops(const struct model *model, int32_t layer, enum work_pass pass, double wanted) {
+static void check_flops(const struct model *model, int32_t layer, enum pass pass, double wanted) {
   double flops = sum_work(model, layer, pass, 2, 1024).flops;
   T_CHECK(flops == wanted, "layer %d pass %d: %g operations, not %g", (int)layer, pass, flops, wanted);
 }
@@ -321,27 +320,27 @@ static void test_work(void) {
                           "test", -1, &llama, NULL);
   T_CHECK(!status, "%s", error_text());
   if (status) exit(1);
-  check_flops(gpt2, 1, WORK_FORWARD, t * (8 * h * h + 2 * 1024 * h));
-  check_flops(gpt2, 1, WORK_INPUT, t * (8 * h * h + 5 * 1024 * h));
-  check_flops(gpt2, 1, WORK_WEIGHT, t * 8 * h * h);
-  for (int pass = 0; pass < WORK_PASS_COUNT; pass++) check_flops(gpt2, 2, (enum work_pass)pass, t * 4 * h * 3072);
-  check_flops(gpt2, 25, WORK_FORWARD, t * 6 * h * 50257);
-  check_flops(gpt2, 25, WORK_INPUT, 0);
-  check_flops(gpt2, 25, WORK_WEIGHT, 0);
-  check_flops(llama, 1, WORK_FORWARD, t * (2 * 4096.0 * (2 * 4096 + 2 * 1024) + 2 * 1024 * 4096.0));
-  check_flops(llama, 2, WORK_FORWARD, t * 6 * 4096.0 * 14336);
+  check_flops(gpt2, 1, PASS_FORWARD, t * (8 * h * h + 2 * 1024 * h));
+  check_flops(gpt2, 1, PASS_INPUT, t * (8 * h * h + 5 * 1024 * h));
+  check_flops(gpt2, 1, PASS_WEIGHT, t * 8 * h * h);
+  for (int pass = 0; pass < PASS_COUNT; pass++) check_flops(gpt2, 2, (enum pass)pass, t * 4 * h * 3072);
+  check_flops(gpt2, 25, PASS_FORWARD, t * 6 * h * 50257);
+  check_flops(gpt2, 25, PASS_INPUT, 0);
+  check_flops(gpt2, 25, PASS_WEIGHT, 0);
+  check_flops(llama, 1, PASS_FORWARD, t * (2 * 4096.0 * (2 * 4096 + 2 * 1024) + 2 * 1024 * 4096.0));
+  check_flops(llama, 2, PASS_FORWARD, t * 6 * 4096.0 * 14336);
   /* All products of a step are the model's FLOPs, but for attention: 7 in place of 6 a pair, and half a token less. */
   double sum = 0, attention = 12 * 3.5 * 2 * t * 1024 * h;
   for (int32_t l = 1; l < gpt2->n_layers; l++)
-    for (int pass = 0; pass < WORK_PASS_COUNT; pass++) sum += sum_work(gpt2, l, (enum work_pass)pass, 2, 1024).flops;
+    for (int pass = 0; pass < PASS_COUNT; pass++) sum += sum_work(gpt2, l, (enum pass)pass, 2, 1024).flops;
   double model_flops = model_get_flops(gpt2, 2, (const int32_t[]){1024, 1024});
   double pairs = 12 * 12 * h * 2 * (1024.0 * 1025 / 2);
   T_CHECK(is_close(sum - attention, model_flops - pairs), "%g and %g", sum - attention, model_flops - pairs);
   /* Bytes by hand: the product of the feed-forward reads its input and weights and writes its output. */
-  struct op_work work[WORK_PASS_COUNT];
+  struct op_work work[PASS_COUNT];
   op_work_count(gpt2, &gpt2->layers[2], &gpt2->layers[2].ops[1], 2, 1024, work);
-  T_CHECK(work[WORK_FORWARD].bytes == 4 * (t * h + h * 3072 + t * 3072), "%g", work[WORK_FORWARD].bytes);
-  T_CHECK(work[WORK_WEIGHT].bytes == 4 * (t * h + 2 * h * 3072 + t * 3072), "%g", work[WORK_WEIGHT].bytes);
+  T_CHECK(work[PASS_FORWARD].bytes == 4 * (t * h + h * 3072 + t * 3072), "%g", work[PASS_FORWARD].bytes);
+  T_CHECK(work[PASS_WEIGHT].bytes == 4 * (t * h + 2 * h * 3072 + t * 3072), "%g", work[PASS_WEIGHT].bytes);
   model_destroy(&gpt2);
   model_destroy(&llama);
 }
@@ -355,10 +354,10 @@ static void test_presets(void) {
   T_CHECK(!status, "%s", error_text());
   struct cost *cost = make_cost("device: {preset: a100-80g}\n", model, 16);
   T_CHECK(!strcmp(cost_get_source(cost), "preset a100-80g, not measured"), "%s", cost_get_source(cost));
-  double flops = 2.0 * 8192 * 768 * 3072, seconds = cost_get_op(cost, 0, 2, 1, COST_FORWARD, 8, 1024);
+  double flops = 2.0 * 8192 * 768 * 3072, seconds = cost_get_op(cost, 0, 2, 1, PASS_FORWARD, 8, 1024);
   T_CHECK(is_close(seconds, 5e-6 + (flops + 4e8) / (0.8 * 19.5e12)), "%g s", seconds);
   /* A norm is bound by the memory. */
-  seconds = cost_get_op(cost, 0, 2, 0, COST_FORWARD, 8, 1024);
+  seconds = cost_get_op(cost, 0, 2, 0, PASS_FORWARD, 8, 1024);
   T_CHECK(is_close(seconds, 5e-6 + 4.0 * 2 * 8192 * 768 / (0.85 * 2039e9)), "%g s", seconds);
   /* Ranks 0 to 7 are a node. */
   T_CHECK(is_close(cost_get_message(cost, 0, 7, 1000000), 8e-6 + 1e6 / 300e9), "inside a node");
@@ -371,7 +370,7 @@ static void test_presets(void) {
   T_CHECK(is_close(cost_get_message(cost, 0, 1, 1000000), 1e-4 + 1e-4), "inside a node");
   T_CHECK(is_close(cost_get_message(cost, 1, 2, 1000000), 1e-4 + 1e-3), "between nodes");
   T_CHECK(
-      is_close(cost_get_op(cost, 1, 2, 1, COST_INPUT, 8, 1024) * 2, cost_get_op(cost, 0, 2, 1, COST_INPUT, 8, 1024)),
+      is_close(cost_get_op(cost, 1, 2, 1, PASS_INPUT, 8, 1024) * 2, cost_get_op(cost, 0, 2, 1, PASS_INPUT, 8, 1024)),
       "speeds");
   cost_destroy(&cost);
   /* A block and its copy to the host: a link of its own, either value by itself; by hand with evict_ms, and no link then. */
@@ -390,7 +389,7 @@ static void test_presets(void) {
   for (int i = 0; i < 3; i++) {
     char *yaml = mem_format("device: {preset: %s}\n", slower_first[i]);
     cost = make_cost(yaml, model, 1);
-    double now = cost_get_layer(cost, 0, 1, COST_FORWARD, 8, 1024);
+    double now = cost_get_layer(cost, 0, 1, PASS_FORWARD, 8, 1024);
     T_CHECK(now > 0 && now < last, "%s: %g s after %g", yaml, now, last);
     last = now;
     cost_destroy(&cost);
@@ -401,8 +400,7 @@ static void test_presets(void) {
 
 /* ---- graphs ---- */
 
-static double sum_stage(const struct cost *cost, const struct plan *plan, const struct dag_node *n,
-                        enum cost_pass pass) {
+static double sum_stage(const struct cost *cost, const struct plan *plan, const struct dag_node *n, enum pass pass) {
   const struct plan_stage *stage = &plan->stages[n->stage];
   const struct plan_micro *micro = &plan->micro[n->micro];
   double sum = 0;
@@ -419,7 +417,7 @@ static double sum_rebuilt(const struct cost *cost, const struct model *model, co
   for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
     for (int o = 0; o < model->layers[l].n_ops; o++)
       if (footprint_is_rebuilt(&model->layers[l], o, plan_get_discarded(plan, l, n->micro)))
-        sum += cost_get_op(cost, n->rank, l, o, COST_FORWARD, micro->rows, micro->length);
+        sum += cost_get_op(cost, n->rank, l, o, PASS_FORWARD, micro->rows, micro->length);
   return sum;
 }
 
@@ -447,11 +445,11 @@ static double sum_norm(const struct cost *cost, const struct model *model, const
 static double sum_node(const struct cost *cost, const struct model *model, const struct plan *plan,
                        const struct dag_node *n) {
   switch ((enum node_kind)n->kind) {
-  case NODE_F: return sum_stage(cost, plan, n, COST_FORWARD);
+  case NODE_F: return sum_stage(cost, plan, n, PASS_FORWARD);
   case NODE_R: return sum_rebuilt(cost, model, plan, n);
-  case NODE_B: return sum_stage(cost, plan, n, COST_INPUT) + sum_stage(cost, plan, n, COST_WEIGHT);
-  case NODE_I: return sum_stage(cost, plan, n, COST_INPUT);
-  case NODE_W: return sum_stage(cost, plan, n, COST_WEIGHT);
+  case NODE_B: return sum_stage(cost, plan, n, PASS_INPUT) + sum_stage(cost, plan, n, PASS_WEIGHT);
+  case NODE_I: return sum_stage(cost, plan, n, PASS_INPUT);
+  case NODE_W: return sum_stage(cost, plan, n, PASS_WEIGHT);
   case NODE_SF:
   case NODE_SB:
   case NODE_ES:

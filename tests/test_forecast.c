@@ -59,7 +59,7 @@ static struct plan *make_case(const struct model *model, const char *planner, in
 }
 
 /* What a kind of pass takes is what its ops take: F is the forward pass, B (or I and W) the others, R the forward again. */
-static double sum_ops(const struct forecast *f, enum comparison_pass pass) {
+static double sum_ops(const struct forecast *f, enum pass pass) {
   double sum = 0;
   for (int kind = 0; kind < LAYER_KIND_COUNT; kind++)
     for (int o = 0; o < LAYER_MAX_OPS; o++) sum += f->ops[op_times_slot((enum layer_kind)kind, o, pass)];
@@ -91,12 +91,11 @@ static void test_forecast(const struct model *model, const char *planner, int32_
     T_CHECK(is_close(f.kinds[passes[i]], kinds[passes[i]]), "%s: %s takes %g, not %g", planner,
             node_kind_get_name(passes[i]), f.kinds[passes[i]], kinds[passes[i]]);
   T_CHECK(f.kinds[NODE_RF] == 0 && counts.kinds[NODE_RB] == 0, "%s: receives are counted", planner);
-  T_CHECK(counts.kinds[NODE_F] == 5 * p && is_close(sum_ops(&f, COMPARISON_FORWARD), kinds[NODE_F]), "%s: forward ops",
+  T_CHECK(counts.kinds[NODE_F] == 5 * p && is_close(sum_ops(&f, PASS_FORWARD), kinds[NODE_F]), "%s: forward ops",
           planner);
-  T_CHECK(is_close(sum_ops(&f, COMPARISON_INPUT) + sum_ops(&f, COMPARISON_WEIGHT),
-                   kinds[NODE_B] + kinds[NODE_I] + kinds[NODE_W]),
+  T_CHECK(is_close(sum_ops(&f, PASS_INPUT) + sum_ops(&f, PASS_WEIGHT), kinds[NODE_B] + kinds[NODE_I] + kinds[NODE_W]),
           "%s: backward ops", planner);
-  T_CHECK(is_close(sum_ops(&f, COMPARISON_RECOMPUTE), kinds[NODE_R]) && (kinds[NODE_R] > 0) == (recompute > 0),
+  T_CHECK(is_close(sum_ops(&f, PASS_RECOMPUTE), kinds[NODE_R]) && (kinds[NODE_R] > 0) == (recompute > 0),
           "%s: ops of R", planner);
   sim_destroy(&sim);
   mem_free(seconds);
@@ -111,7 +110,7 @@ static void test_measure(const struct model *model) {
   struct dag *dag;
   T_CHECK(!dag_build(plan, model, &dag), "%s", error_text());
   double ops[OP_TIMES] = {0};
-  ops[op_times_slot(LAYER_MLP, 1, COMPARISON_WEIGHT)] = 0.25;
+  ops[op_times_slot(LAYER_MLP, 1, PASS_WEIGHT)] = 0.25;
   for (int32_t rank = 0; rank < 2; rank++) {
     int32_t first = dag->rank_offset[rank], n = dag->rank_offset[rank + 1] - first, n_forward = 0;
     struct trace_span *spans = MEM_NEW(struct trace_span, n);
@@ -123,7 +122,7 @@ static void test_measure(const struct model *model) {
     forecast_measure(dag, rank, spans, ops, 40, &measured);
     T_CHECK(measured.step == 40 && measured.kinds[NODE_F] == 0.5 * n_forward && measured.kinds[NODE_RF] == 0,
             "rank %d: F %g", (int)rank, measured.kinds[NODE_F]);
-    T_CHECK(measured.ops[op_times_slot(LAYER_MLP, 1, COMPARISON_WEIGHT)] == 0.25, "ops are lost");
+    T_CHECK(measured.ops[op_times_slot(LAYER_MLP, 1, PASS_WEIGHT)] == 0.25, "ops are lost");
     mem_free(spans);
   }
   dag_destroy(&dag);

@@ -26,9 +26,9 @@ static struct profile *make_profile(const struct model *model, int points) {
   for (int k = 0; k < points; k++)
     for (int32_t l = 0; l < model->n_layers; l++)
       for (int o = 0; o < model->layers[l].n_ops; o++)
-        for (int pass = 0; pass < COST_PASS_COUNT; pass++) {
-          struct profile_op op = {model->layers[l].kind, o,         (enum cost_pass)pass, k + 1, 16, draw_time(),
-                                  draw_time(),           {NAN, NAN}};
+        for (int pass = 0; pass < PASS_COUNT; pass++) {
+          struct profile_op op = {model->layers[l].kind, o,           (enum pass)pass, k + 1, 16,
+                                  draw_time(),           draw_time(), {NAN, NAN}};
           if (draw(2)) op.counters[0] = (double)draw(1000000);
           profile_put_ops(p, &op, 1);
         }
@@ -171,10 +171,10 @@ static void test_columns(void) {
 /* Rows that no measurement gives. */
 static void test_numbers(void) {
   static const struct profile_op ops[] = {
-      {LAYER_MLP, 0, COST_INPUT, 1, 16, 0, 0, {0}},    {LAYER_MLP, 0, COST_INPUT, 1, 16, -1, 0, {0}},
-      {LAYER_MLP, 0, COST_INPUT, 1, 16, NAN, 0, {0}},  {LAYER_MLP, 0, COST_INPUT, 0, 16, 1, 0, {0}},
-      {LAYER_MLP, -1, COST_INPUT, 1, 16, 1, 0, {0}},   {LAYER_MLP, 99, COST_INPUT, 1, 16, 1, 0, {0}},
-      {LAYER_MLP, 0, COST_PASS_COUNT, 1, 1, 1, 0, {0}}};
+      {LAYER_MLP, 0, PASS_INPUT, 1, 16, 0, 0, {0}},   {LAYER_MLP, 0, PASS_INPUT, 1, 16, -1, 0, {0}},
+      {LAYER_MLP, 0, PASS_INPUT, 1, 16, NAN, 0, {0}}, {LAYER_MLP, 0, PASS_INPUT, 0, 16, 1, 0, {0}},
+      {LAYER_MLP, -1, PASS_INPUT, 1, 16, 1, 0, {0}},  {LAYER_MLP, 99, PASS_INPUT, 1, 16, 1, 0, {0}},
+      {LAYER_MLP, 0, PASS_COUNT, 1, 1, 1, 0, {0}}};
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
     struct profile *profile = profile_create("d", "m");
     profile_put_ops(profile, &ops[i], 1);

@@ -124,7 +124,7 @@ static void test_steps(const char *path, const struct trace_case *c) {
 /* What a run ends with stands in the trace, in the place of an earlier one, until the run goes on. */
 static void test_comparison(const char *path, const struct trace_case *c) {
   struct kind_row kinds[] = {{NODE_F, 8, 0.25, 0.5}, {NODE_U, 3, 1e-3, NAN}};
-  struct op_row ops[] = {{LAYER_MLP, 1, OP_MATMUL, COMPARISON_RECOMPUTE, 5, 0.125, 0.375}};
+  struct op_row ops[] = {{LAYER_MLP, 1, OP_MATMUL, PASS_RECOMPUTE, 5, 0.125, 0.375}};
   char names[] = "{\"mlp\": [\"norm\", \"up\"]}";
   struct comparison given = {"a source", true, 0.75, 1.5, 0.25, 0.375, 0.5, 7, 2, 1, kinds, ops, names}, back;
   struct trace *trace;
@@ -148,7 +148,7 @@ static void test_comparison(const char *path, const struct trace_case *c) {
             "another comparison: %d steps, %d kinds", (int)back.n_steps, (int)back.n_kinds);
     T_CHECK(back.kinds[0].kind == NODE_F && back.kinds[0].count == 8 && back.kinds[0].measured_s == 0.5 &&
                 isnan(back.kinds[1].measured_s) && back.ops[0].layer == LAYER_MLP && back.ops[0].op == 1 &&
-                back.ops[0].pass == COMPARISON_RECOMPUTE && back.ops[0].measured_s == 0.375,
+                back.ops[0].pass == PASS_RECOMPUTE && back.ops[0].measured_s == 0.375,
             "other rows");
     T_CHECK(back.op_names && !strcmp(back.op_names, names), "names %s", back.op_names);
     comparison_fini(&back);

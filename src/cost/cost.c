@@ -148,12 +148,12 @@ bool cost_knows_ops(const struct cost *cost) { return cost->source->knows_ops; }
 
 /* ---- compute ---- */
 
-double cost_get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum cost_pass pass, int64_t rows,
+double cost_get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass, int64_t rows,
                    int64_t length) {
   return cost->source->get_op(cost, rank, layer, op, pass, rows, length) / cost->speeds[rank];
 }
 
-double cost_get_layer(const struct cost *cost, int32_t rank, int32_t layer, enum cost_pass pass, int64_t rows,
+double cost_get_layer(const struct cost *cost, int32_t rank, int32_t layer, enum pass pass, int64_t rows,
                       int64_t length) {
   double sum = 0;
   for (int o = 0; o < cost->model->layers[layer].n_ops; o++)
@@ -173,10 +173,10 @@ bool cost_ranks_alike(const struct cost *cost, int32_t a, int32_t b) {
 
 bool cost_recomputes_whole(const struct cost *cost) { return cost->source->recomputes_whole; }
 
-double cost_get_share_factor(const struct cost *cost, enum cost_pass pass, int64_t n_body) {
-  static const enum params_time times[COST_PASS_COUNT] = {[COST_FORWARD] = PARAMS_TIME_forward_ms,
-                                                          [COST_INPUT] = PARAMS_TIME_input_ms,
-                                                          [COST_WEIGHT] = PARAMS_TIME_weight_ms};
+double cost_get_share_factor(const struct cost *cost, enum pass pass, int64_t n_body) {
+  static const enum params_time times[PASS_COUNT] = {[PASS_FORWARD] = PARAMS_TIME_forward_ms,
+                                                     [PASS_INPUT] = PARAMS_TIME_input_ms,
+                                                     [PASS_WEIGHT] = PARAMS_TIME_weight_ms};
   return cost->source->get_share_factor ? cost->source->get_share_factor(cost, times[pass], n_body) : 1;
 }
 

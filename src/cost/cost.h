@@ -7,6 +7,7 @@
 #define PENSTOCK_COST_COST_H
 
 #include "model/model.h"
+#include "model/pass.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,9 +15,6 @@
 struct cost;
 struct params;
 struct profile;
-
-/* A full backward is its input pass and its weight pass. */
-enum cost_pass { COST_FORWARD, COST_INPUT, COST_WEIGHT, COST_PASS_COUNT };
 
 /* A way from one rank to another (or to the host): a message of n bytes takes latency_s + n / bytes_per_s. */
 struct cost_link {
@@ -52,10 +50,10 @@ bool cost_knows_ops(const struct cost *cost);
 
 /* Seconds of one op of a layer in a pass on a rank; 0 where it has nothing to do. With a source that knows whole layers only
  * (uniform, table), a layer's time is that of its first op and the others' are 0. */
-double cost_get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum cost_pass pass, int64_t rows,
+double cost_get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass, int64_t rows,
                    int64_t length);
 /* Seconds of a layer's pass: the sum over its ops. */
-double cost_get_layer(const struct cost *cost, int32_t rank, int32_t layer, enum cost_pass pass, int64_t rows,
+double cost_get_layer(const struct cost *cost, int32_t rank, int32_t layer, enum pass pass, int64_t rows,
                       int64_t length);
 /* Seconds to rebuild what `discarded` (a bit an op) says that a layer's forward did not keep, 0 for none. */
 double cost_get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded, int64_t rows,
@@ -69,7 +67,7 @@ bool cost_ranks_alike(const struct cost *cost, int32_t a, int32_t b);
 /* A list of uniform times gives each rank's whole share, so that a layer's time depends on how many blocks' layers the rank
  * holds. The functions above take an even split; times the factors here they are those of a rank that holds n_body layers
  * between embedding and head. 1 for every other source. */
-double cost_get_share_factor(const struct cost *cost, enum cost_pass pass, int64_t n_body);
+double cost_get_share_factor(const struct cost *cost, enum pass pass, int64_t n_body);
 double cost_get_recompute_share_factor(const struct cost *cost, int64_t n_body);
 
 /* Seconds to update n parameters, and to bring n gradients into the global norm, on a rank. */

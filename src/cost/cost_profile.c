@@ -25,14 +25,14 @@ enum { N_SWEEPS = PROFILE_TIE + 1 };
 
 struct measured {
   struct cost preset; /* what is lacking */
-  struct op_points ops[LAYER_KIND_COUNT][LAYER_MAX_OPS][COST_PASS_COUNT];
+  struct op_points ops[LAYER_KIND_COUNT][LAYER_MAX_OPS][PASS_COUNT];
   struct cost_point *sweeps[N_SWEEPS];
   int n_sweeps[N_SWEEPS];
   double scale[OP_KIND_COUNT]; /* of the preset's times: measured over counted, in all points of a kind of op */
 };
 
-static const char *const pass_names[COST_PASS_COUNT] = {
-    [COST_FORWARD] = "forward", [COST_INPUT] = "input", [COST_WEIGHT] = "weight"};
+static const char *const pass_names[PASS_COUNT] = {
+    [PASS_FORWARD] = "forward", [PASS_INPUT] = "input", [PASS_WEIGHT] = "weight"};
 
 static int32_t find_layer(const struct model *model, enum layer_kind kind) {
   for (int32_t l = 0; l < model->n_layers; l++)
@@ -46,16 +46,14 @@ struct op_place {
   const struct model *model;
   const struct layer *layer;
   const struct op *op;
-  enum cost_pass pass;
+  enum pass pass;
 };
 
 static double get_work(const void *context, int64_t rows, int64_t length) {
-  static const enum work_pass passes[COST_PASS_COUNT] = {
-      [COST_FORWARD] = WORK_FORWARD, [COST_INPUT] = WORK_INPUT, [COST_WEIGHT] = WORK_WEIGHT};
   const struct op_place *place = context;
-  struct op_work work[WORK_PASS_COUNT];
+  struct op_work work[PASS_COUNT];
   op_work_count(place->model, place->layer, place->op, rows, length, work);
-  const struct op_work *own = &work[passes[place->pass]];
+  const struct op_work *own = &work[place->pass];
   return own->flops > 0 ? own->flops : own->bytes > 0 ? own->bytes : (double)rows * (double)length;
 }
 
@@ -64,7 +62,7 @@ static double get_work(const void *context, int64_t rows, int64_t length) {
 /* The measurement as a place in the model's tables; false for one that is none. */
 static bool find_place(const struct model *model, const struct profile_op *row, struct op_place *place) {
   int32_t l = row->layer < LAYER_KIND_COUNT ? find_layer(model, row->layer) : -1;
-  if (l < 0 || row->op < 0 || row->op >= model->layers[l].n_ops || row->pass >= COST_PASS_COUNT) return false;
+  if (l < 0 || row->op < 0 || row->op >= model->layers[l].n_ops || row->pass >= PASS_COUNT) return false;
   const struct layer *layer = &model->layers[l];
   *place = (struct op_place){model, layer, &layer->ops[row->op], row->pass};
   return row->rows > 0 && row->length > 0 && isfinite(row->seconds) && row->seconds >= 0;
@@ -99,7 +97,7 @@ static int64_t take_ops(struct measured *m, const struct model *model, const str
   }
   for (int kind = 0; kind < LAYER_KIND_COUNT; kind++)
     for (int o = 0; o < LAYER_MAX_OPS; o++)
-      for (int pass = 0; pass < COST_PASS_COUNT; pass++) {
+      for (int pass = 0; pass < PASS_COUNT; pass++) {
         struct op_points *list = &m->ops[kind][o][pass];
         if (list->n > 1) qsort(list->points, (size_t)list->n, sizeof *list->points, compare_shapes);
       }
@@ -127,12 +125,12 @@ static void take_scales(struct measured *m, const struct model *model) {
   for (int32_t kind = 0; kind < LAYER_KIND_COUNT; kind++) {
     int32_t l = find_layer(model, (enum layer_kind)kind);
     for (int o = 0; l >= 0 && o < model->layers[l].n_ops; o++)
-      for (int pass = 0; pass < COST_PASS_COUNT; pass++)
+      for (int pass = 0; pass < PASS_COUNT; pass++)
         for (int64_t i = 0; i < m->ops[kind][o][pass].n; i++) {
           const struct cost_shape_point *p = &m->ops[kind][o][pass].points[i];
           enum op_kind op = model->layers[l].ops[o].kind;
           seconds[op] += p->at.seconds;
-          counted[op] += cost_preset.get_op(&m->preset, 0, l, o, (enum cost_pass)pass, p->rows, p->length);
+          counted[op] += cost_preset.get_op(&m->preset, 0, l, o, (enum pass)pass, p->rows, p->length);
         }
   }
   for (int op = 0; op < OP_KIND_COUNT; op++) {
@@ -154,8 +152,8 @@ static char *list_lacking(const struct measured *m, const struct model *model) {
   for (int kind = 0; kind < LAYER_KIND_COUNT; kind++) {
     int32_t l = find_layer(model, (enum layer_kind)kind);
     for (int o = 0; l >= 0 && o < model->layers[l].n_ops; o++)
-      for (int pass = 0; pass < COST_PASS_COUNT; pass++) {
-        bool works = cost_preset.get_op(&m->preset, 0, l, o, (enum cost_pass)pass, 1, 1) > 0;
+      for (int pass = 0; pass < PASS_COUNT; pass++) {
+        bool works = cost_preset.get_op(&m->preset, 0, l, o, (enum pass)pass, 1, 1) > 0;
         if (m->ops[kind][o][pass].n || !works || n++ >= MOST_NAMES) continue;
         char *longer =
             mem_format("%s%s%s.%s %s", text ? text : "", text ? ", " : "", layer_kind_get_name((enum layer_kind)kind),
@@ -356,14 +354,14 @@ static void destroy(struct cost *cost) {
   if (!m) return;
   for (int kind = 0; kind < LAYER_KIND_COUNT; kind++)
     for (int o = 0; o < LAYER_MAX_OPS; o++)
-      for (int pass = 0; pass < COST_PASS_COUNT; pass++) mem_free(m->ops[kind][o][pass].points);
+      for (int pass = 0; pass < PASS_COUNT; pass++) mem_free(m->ops[kind][o][pass].points);
   for (int k = 0; k < N_SWEEPS; k++) mem_free(m->sweeps[k]);
   cost_preset.destroy(&m->preset);
   mem_free(m->preset.text);
   mem_free(m);
 }
 
-static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum cost_pass pass, int64_t rows,
+static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass, int64_t rows,
                      int64_t length) {
   const struct measured *m = cost->data;
   const struct layer *l = &cost->model->layers[layer];
@@ -379,7 +377,7 @@ static double get_recompute(const struct cost *cost, int32_t rank, int32_t layer
   const struct layer *l = &cost->model->layers[layer];
   double sum = 0;
   for (int o = 0; o < l->n_ops; o++)
-    if (footprint_is_rebuilt(l, o, discarded)) sum += get_op(cost, rank, layer, o, COST_FORWARD, rows, length);
+    if (footprint_is_rebuilt(l, o, discarded)) sum += get_op(cost, rank, layer, o, PASS_FORWARD, rows, length);
   return sum;
 }
 

@@ -162,10 +162,10 @@ static double get_value(const struct cost *cost, int32_t layer, enum column colu
   return ((const struct row *)cost->data)[layer].values[column];
 }
 
-static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum cost_pass pass, int64_t rows,
+static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass, int64_t rows,
                      int64_t length) {
-  static const enum column columns[COST_PASS_COUNT] = {
-      [COST_FORWARD] = COLUMN_forward_ms, [COST_INPUT] = COLUMN_input_ms, [COST_WEIGHT] = COLUMN_weight_ms};
+  static const enum column columns[PASS_COUNT] = {
+      [PASS_FORWARD] = COLUMN_forward_ms, [PASS_INPUT] = COLUMN_input_ms, [PASS_WEIGHT] = COLUMN_weight_ms};
   (void)rank, (void)rows, (void)length;
   return op == 0 ? get_value(cost, layer, columns[pass]) * 1e-3 : 0;
 }

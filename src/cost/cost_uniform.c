@@ -40,11 +40,11 @@ static double get_part(const struct cost *cost, enum params_time time, int32_t r
   return u->seconds[time][rank] * cost->n_ranks / (double)cost->n_body;
 }
 
-static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum cost_pass pass, int64_t rows,
+static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass, int64_t rows,
                      int64_t length) {
-  static const enum params_time times[COST_PASS_COUNT] = {[COST_FORWARD] = PARAMS_TIME_forward_ms,
-                                                          [COST_INPUT] = PARAMS_TIME_input_ms,
-                                                          [COST_WEIGHT] = PARAMS_TIME_weight_ms};
+  static const enum params_time times[PASS_COUNT] = {[PASS_FORWARD] = PARAMS_TIME_forward_ms,
+                                                     [PASS_INPUT] = PARAMS_TIME_input_ms,
+                                                     [PASS_WEIGHT] = PARAMS_TIME_weight_ms};
   (void)rows, (void)length;
   return op == 0 ? get_part(cost, times[pass], rank, layer) : 0;
 }

@@ -77,13 +77,13 @@ char *profile_describe_model(const struct model *model) {
 
 /* ---- rows ---- */
 
-static bool is_same(const struct profile_op *op, enum layer_kind layer, int row, enum cost_pass pass, int64_t rows,
+static bool is_same(const struct profile_op *op, enum layer_kind layer, int row, enum pass pass, int64_t rows,
                     int64_t length) {
   return op->layer == layer && op->op == row && op->pass == pass && op->rows == rows && op->length == length;
 }
 
-const struct profile_op *profile_find_op(const struct profile *profile, enum layer_kind layer, int op,
-                                         enum cost_pass pass, int64_t rows, int64_t length) {
+const struct profile_op *profile_find_op(const struct profile *profile, enum layer_kind layer, int op, enum pass pass,
+                                         int64_t rows, int64_t length) {
   for (int64_t i = 0; i < profile->n_ops; i++)
     if (is_same(&profile->ops[i], layer, op, pass, rows, length)) return &profile->ops[i];
   return NULL;
@@ -91,8 +91,8 @@ const struct profile_op *profile_find_op(const struct profile *profile, enum lay
 
 static bool has_layer(const struct profile *profile, const struct layer *layer, int64_t rows, int64_t length) {
   for (int o = 0; o < layer->n_ops; o++)
-    for (int pass = 0; pass < COST_PASS_COUNT; pass++)
-      if (!profile_find_op(profile, layer->kind, o, (enum cost_pass)pass, rows, length)) return false;
+    for (int pass = 0; pass < PASS_COUNT; pass++)
+      if (!profile_find_op(profile, layer->kind, o, (enum pass)pass, rows, length)) return false;
   return true;
 }
 

@@ -19,7 +19,7 @@ enum profile_counter { PROFILE_COUNTERS(X) PROFILE_COUNTER_COUNT };
 struct profile_op {
   enum layer_kind layer;
   int op; /* row of the layer's op table */
-  enum cost_pass pass;
+  enum pass pass;
   int32_t rows, length;
   double seconds;
   double spread;                          /* (90 % quantile - 10 % quantile) / median of the repetitions */
@@ -75,8 +75,8 @@ void profile_destroy(struct profile **profile);
 char *profile_describe_model(const struct model *model);
 
 /* The row of an op, NULL when it was not measured. */
-const struct profile_op *profile_find_op(const struct profile *profile, enum layer_kind layer, int op,
-                                         enum cost_pass pass, int64_t rows, int64_t length);
+const struct profile_op *profile_find_op(const struct profile *profile, enum layer_kind layer, int op, enum pass pass,
+                                         int64_t rows, int64_t length);
 /* True when all ops of all kinds of layers of the model are there in all passes for rows x length tokens. */
 bool profile_has_point(const struct profile *profile, const struct model *model, int64_t rows, int64_t length);
 

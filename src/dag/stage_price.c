@@ -57,7 +57,7 @@ void stage_prices_destroy(struct stage_prices **prices) {
   *prices = NULL;
 }
 
-static double sum_pass(const struct stage_prices *p, const struct plan_stage *stage, int32_t rank, enum cost_pass pass,
+static double sum_pass(const struct stage_prices *p, const struct plan_stage *stage, int32_t rank, enum pass pass,
                        const struct plan_micro *micro) {
   double sum = 0;
   for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
@@ -87,10 +87,10 @@ static struct answer *find_answer(struct stage_prices *p, int32_t s, int32_t i) 
   *a = (struct answer){.rows = micro->rows,
                        .length = micro->length,
                        .discards = p->discards[i],
-                       .price = {.forward = sum_pass(p, stage, rank, COST_FORWARD, micro),
+                       .price = {.forward = sum_pass(p, stage, rank, PASS_FORWARD, micro),
                                  .recompute = sum_recompute(p, s, rank, i),
-                                 .input = sum_pass(p, stage, rank, COST_INPUT, micro),
-                                 .weight = sum_pass(p, stage, rank, COST_WEIGHT, micro)},
+                                 .input = sum_pass(p, stage, rank, PASS_INPUT, micro),
+                                 .weight = sum_pass(p, stage, rank, PASS_WEIGHT, micro)},
                        .kept = -1};
   return a;
 }

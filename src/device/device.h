@@ -5,6 +5,7 @@
 #define PENSTOCK_DEVICE_DEVICE_H
 
 #include "model/model.h"
+#include "model/pass.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,9 +13,6 @@
 struct adamw;
 struct device;
 struct pool;
-
-/* The three passes over an op table. */
-enum pass { PASS_FORWARD, PASS_INPUT, PASS_WEIGHT, PASS_COUNT };
 
 /* A micro-batch as ops see it. Borrowed. */
 struct op_batch {

@@ -193,7 +193,7 @@ static void end_op(void *context, int32_t layer, int op, enum pass pass) {
     return;
   }
   double now = clock_now();
-  enum comparison_pass kind = x->rebuilds ? COMPARISON_RECOMPUTE : (enum comparison_pass)pass;
+  enum pass kind = x->rebuilds ? PASS_RECOMPUTE : pass;
   x->step->op_seconds[op_times_slot(x->step->state->model->layers[layer].kind, op, kind)] += now - x->op_begin;
   poll_network(x);
   x->op_begin = clock_now();

@@ -5,20 +5,19 @@
 #define PENSTOCK_MODEL_OP_WORK_H
 
 #include "model/model.h"
-
-enum work_pass { WORK_FORWARD, WORK_INPUT, WORK_WEIGHT, WORK_PASS_COUNT };
+#include "model/pass.h"
 
 struct op_work {
   double flops; /* an addition and a multiplication are two */
   double bytes; /* read and written once each, as from a memory that no cache stands before */
 };
 
-/* Counts one op of a layer for a micro-batch of rows x length tokens in 32-bit numbers: work[WORK_FORWARD], [WORK_INPUT],
- * [WORK_WEIGHT]. A product of T tokens by an [in, out] matrix takes 2 T in out in every pass; causal attention takes
+/* Counts one op of a layer for a micro-batch of rows x length tokens in 32-bit numbers: work[PASS_FORWARD], [PASS_INPUT],
+ * [PASS_WEIGHT]. A product of T tokens by an [in, out] matrix takes 2 T in out in every pass; causal attention takes
  * 2 length x width a token in the forward and 2.5 times that in the input pass, which makes the scores again; the head
  * makes its gradients in the forward, three products in all. */
 void op_work_count(const struct model *model, const struct layer *layer, const struct op *op, int64_t rows,
-                   int64_t length, struct op_work work[WORK_PASS_COUNT]);
+                   int64_t length, struct op_work work[PASS_COUNT]);
 
 /* The update of n parameters with their gradients and moments. */
 struct op_work op_work_count_update(int64_t n);

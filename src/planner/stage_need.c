@@ -11,7 +11,7 @@ struct stage_needs {
   struct plan_micro micro;
   int32_t n_stages;
   int32_t *alike;  /* [n_ranks] the row of sums that a rank has; ranks that are alike share one */
-  double *seconds; /* [rows][COST_PASS_COUNT][n_layers+1] sums over the layers before */
+  double *seconds; /* [rows][PASS_COUNT][n_layers+1] sums over the layers before */
   int64_t *n_body; /* [n_layers+1] layers of blocks before */
   int64_t *bytes;  /* [n_layers+1] of parameters before */
   struct footprint_stage *kept, *discarding; /* [n_layers] of one layer by itself, discarding nothing and all it can */
@@ -51,8 +51,8 @@ static struct plan_micro find_largest(const struct plan_request *request) {
   return largest;
 }
 
-static double *get_sums(const struct stage_needs *needs, int32_t rank, enum cost_pass pass) {
-  int64_t row = (int64_t)needs->alike[rank] * COST_PASS_COUNT + pass;
+static double *get_sums(const struct stage_needs *needs, int32_t rank, enum pass pass) {
+  int64_t row = (int64_t)needs->alike[rank] * PASS_COUNT + pass;
   return needs->seconds + row * (needs->request->model->n_layers + 1);
 }
 
@@ -86,9 +86,9 @@ static void sum_seconds(struct stage_needs *needs) {
   const struct plan_request *r = needs->request;
   needs->alike = MEM_NEW(int32_t, r->n_ranks);
   int32_t *firsts = MEM_NEW(int32_t, r->n_ranks), n_rows = number_rows(r, needs->alike, firsts);
-  needs->seconds = MEM_NEW(double, (int64_t)n_rows *COST_PASS_COUNT *(r->model->n_layers + 1));
+  needs->seconds = MEM_NEW(double, (int64_t)n_rows *PASS_COUNT *(r->model->n_layers + 1));
   for (int32_t row = 0; r->cost && row < n_rows; row++)
-    for (enum cost_pass pass = 0; pass < COST_PASS_COUNT; pass++) {
+    for (enum pass pass = 0; pass < PASS_COUNT; pass++) {
       int32_t rank = firsts[row];
       double *sum = get_sums(needs, rank, pass);
       for (int32_t l = 0; l < r->model->n_layers; l++)
@@ -129,7 +129,7 @@ void stage_needs_destroy(struct stage_needs **needs) {
 
 const struct plan_micro *stage_needs_get_micro(const struct stage_needs *needs) { return &needs->micro; }
 
-static double get_pass(const struct stage_needs *needs, int32_t rank, int32_t first, int32_t n, enum cost_pass pass) {
+static double get_pass(const struct stage_needs *needs, int32_t rank, int32_t first, int32_t n, enum pass pass) {
   const double *sum = get_sums(needs, rank, pass);
   int64_t n_body = needs->n_body[first + n] - needs->n_body[first];
   if (!needs->request->cost) return 0;
@@ -138,7 +138,7 @@ static double get_pass(const struct stage_needs *needs, int32_t rank, int32_t fi
 
 double stage_needs_get_seconds(const struct stage_needs *needs, int32_t rank, int32_t first, int32_t n) {
   double sum = 0;
-  for (enum cost_pass pass = 0; pass < COST_PASS_COUNT; pass++) sum += get_pass(needs, rank, first, n, pass);
+  for (enum pass pass = 0; pass < PASS_COUNT; pass++) sum += get_pass(needs, rank, first, n, pass);
   return sum;
 }
 
@@ -182,8 +182,8 @@ struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage
   int64_t enters = stage > 0 ? get_output(needs, first - 1) : 0;
   int64_t leaves = stage + 1 < needs->n_stages ? get_output(needs, first + n - 1) : 0;
   return (struct stage_need){
-      .forward = get_pass(needs, rank, first, n, COST_FORWARD),
-      .backward = get_pass(needs, rank, first, n, COST_INPUT) + get_pass(needs, rank, first, n, COST_WEIGHT),
+      .forward = get_pass(needs, rank, first, n, PASS_FORWARD),
+      .backward = get_pass(needs, rank, first, n, PASS_INPUT) + get_pass(needs, rank, first, n, PASS_WEIGHT),
       .fixed = get_static(needs, first, n) + sum_under_way(stage, needs->n_stages, enters, leaves),
       .keep = sums.keep + enters + leaves,
       .work_forward = sums.work_forward,

@@ -69,7 +69,7 @@ enum profile_run_way { PROFILE_RUN_WARM, PROFILE_RUN_TIME, PROFILE_RUN_COUNT };
 int profile_run_repeat(struct profile_run *run, enum profile_run_way way, double *seconds);
 /* A row for each op of each kind of layer of the piece in each pass; returns how many, *total is the time of
  * a forward and a backward of the piece. */
-enum { PROFILE_RUN_MAX_ROWS = LAYER_KIND_COUNT * LAYER_MAX_OPS * COST_PASS_COUNT };
+enum { PROFILE_RUN_MAX_ROWS = LAYER_KIND_COUNT * LAYER_MAX_OPS * PASS_COUNT };
 int profile_run_get_rows(struct profile_run *run, struct profile_op rows[PROFILE_RUN_MAX_ROWS], double *total);
 
 /* ---- the others. Collective. ---- */

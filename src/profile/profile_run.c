@@ -247,9 +247,7 @@ void profile_run_set_point(struct profile_run *run, struct profile_point point) 
 
 /* All layers of a kind give samples of the same op; *sum grows by the median as often as the op is there. */
 static struct profile_op make_row(struct profile_run *run, enum layer_kind kind, int op, enum pass pass, double *sum) {
-  static const enum cost_pass passes[PASS_COUNT] = {
-      [PASS_FORWARD] = COST_FORWARD, [PASS_INPUT] = COST_INPUT, [PASS_WEIGHT] = COST_WEIGHT};
-  struct profile_op row = {kind, op, passes[pass], run->batch.rows, run->batch.length, 0, 0, {0}};
+  struct profile_op row = {kind, op, pass, run->batch.rows, run->batch.length, 0, 0, {0}};
   struct profile_samples all = {0};
   int n = 0;
   for (int32_t i = 0; i < run->piece.n_layers; i++) {
@@ -278,7 +276,7 @@ static void scale_rows(struct profile_run *run, const double sums[N_NODES], stru
     factors[k] = node / sums[k];
     *total += node;
   }
-  for (int i = 0; i < n; i++) rows[i].seconds *= factors[rows[i].pass == COST_FORWARD ? FORWARD : BACKWARD];
+  for (int i = 0; i < n; i++) rows[i].seconds *= factors[rows[i].pass == PASS_FORWARD ? FORWARD : BACKWARD];
 }
 
 int profile_run_get_rows(struct profile_run *run, struct profile_op rows[PROFILE_RUN_MAX_ROWS], double *total) {

@@ -15,7 +15,7 @@ static const char *const node_names[] = {NODE_KINDS(X) NULL};
 static const char *const layer_names[] = {LAYER_KINDS(X) NULL};
 static const char *const op_names[] = {OP_KINDS(X) NULL};
 #undef X
-static const char *const pass_names[] = {COMPARISON_PASS_NAMES, NULL};
+static const char *const pass_names[] = {PASS_REPORT_NAMES, NULL};
 
 #define K(member, type, unit) ROWS_COLUMN(kind_row, member, type, unit)
 static const struct rows_column kind_columns[] = {
@@ -71,7 +71,7 @@ static int check_rows(const char *path, const struct comparison *c) {
   for (int64_t i = 0; i < c->n_ops; i++) {
     const struct op_row *row = &c->ops[i];
     if (row->layer < 0 || row->layer >= LAYER_KIND_COUNT || row->op < 0 || row->op >= LAYER_MAX_OPS || row->pass < 0 ||
-        row->pass >= COMPARISON_PASSES)
+        row->pass >= PASS_REPORT_COUNT)
       return error_raise(STATUS_FAILED, "%s is damaged: a row of /ops has layer %d, op %d, pass %d", path, row->layer,
                          (int)row->op, row->pass);
   }

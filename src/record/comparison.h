@@ -5,6 +5,8 @@
 #ifndef PENSTOCK_RECORD_COMPARISON_H
 #define PENSTOCK_RECORD_COMPARISON_H
 
+#include "model/pass.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,17 +19,12 @@ struct kind_row {
   double predicted_s, measured_s;
 };
 
-/* What an op does: its passes, and the forward again in R. */
-enum comparison_pass { COMPARISON_FORWARD, COMPARISON_INPUT, COMPARISON_WEIGHT, COMPARISON_RECOMPUTE };
-enum { COMPARISON_PASSES = 4 };
-#define COMPARISON_PASS_NAMES "forward", "input", "weight", "recompute"
-
 /* /ops: one op of one kind of layer in one pass. */
 struct op_row {
   int8_t layer; /* enum layer_kind */
   int32_t op;   /* its place in the layer's table */
   int8_t kind;  /* enum op_kind */
-  int8_t pass;
+  int8_t pass;  /* enum pass, PASS_RECOMPUTE included */
   int64_t count;
   double predicted_s, measured_s;
 };

@@ -45,7 +45,7 @@ struct profile_file_copy {
 #define X(id, name) name,
 static const char *const layer_names[] = {LAYER_KINDS(X) NULL};
 #undef X
-static const char *const pass_names[] = {"forward", "input", "weight", NULL};
+static const char *const pass_names[] = {PASS_NAMES, NULL};
 static const char *const sweep_names[] = {PROFILE_SWEEP_NAMES, NULL};
 static const char *const copy_names[] = {PROFILE_COPY_NAMES, NULL};
 
@@ -94,7 +94,7 @@ static struct profile_file_op pack_op(const struct profile_op *op) {
 static struct profile_op unpack_op(const struct profile_file_op *row) {
   struct profile_op op = {.layer = (enum layer_kind)row->layer,
                           .op = row->op,
-                          .pass = (enum cost_pass)row->pass,
+                          .pass = (enum pass)row->pass,
                           .rows = row->rows,
                           .length = row->length,
                           .seconds = row->seconds,
@@ -130,7 +130,7 @@ static bool is_time(double seconds) { return isfinite(seconds) && seconds > 0; }
 static bool is_below(int64_t value, int64_t end) { return value >= 0 && value < end; }
 
 static bool is_op(const struct profile_file_op *row) {
-  return is_below(row->layer, LAYER_KIND_COUNT) && is_below(row->pass, COST_PASS_COUNT) &&
+  return is_below(row->layer, LAYER_KIND_COUNT) && is_below(row->pass, PASS_COUNT) &&
          is_below(row->op, LAYER_MAX_OPS) && row->rows > 0 && row->length > 0 && is_time(row->seconds);
 }
 static bool is_sweep(const struct profile_file_sweep *row) {

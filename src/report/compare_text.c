@@ -83,8 +83,8 @@ static void print_kinds(FILE *out, const struct comparison *c) {
 
 /* All passes of one op of a kind of layer; the ratio of each behind it. */
 static void print_op(FILE *out, const struct comparison *c, const struct layer *layer, int op) {
-  static const char letters[COMPARISON_PASSES] = {'F', 'I', 'W', 'R'};
-  const struct op_row *passes[COMPARISON_PASSES] = {NULL};
+  static const char letters[PASS_REPORT_COUNT] = {'F', 'I', 'W', 'R'};
+  const struct op_row *passes[PASS_REPORT_COUNT] = {NULL};
   double predicted = 0, measured = 0;
   char name[64], ratio[MOST_TEXT];
   for (int64_t i = 0; i < c->n_ops; i++) {
@@ -94,10 +94,10 @@ static void print_op(FILE *out, const struct comparison *c, const struct layer *
     predicted += row->predicted_s;
     measured += row->measured_s;
   }
-  if (!passes[COMPARISON_FORWARD] || passes[COMPARISON_FORWARD]->count == 0) return;
+  if (!passes[PASS_FORWARD] || passes[PASS_FORWARD]->count == 0) return;
   snprintf(name, sizeof name, "%s.%s", layer_kind_get_name(layer->kind), layer->ops[op].name);
-  print_row(out, name, passes[COMPARISON_FORWARD]->count, predicted, measured);
-  for (int pass = 0; pass < COMPARISON_PASSES; pass++)
+  print_row(out, name, passes[PASS_FORWARD]->count, predicted, measured);
+  for (int pass = 0; pass < PASS_REPORT_COUNT; pass++)
     if (passes[pass] && passes[pass]->predicted_s > 0)
       fprintf(out, "  %c %s", letters[pass], format_ratio(passes[pass]->predicted_s, passes[pass]->measured_s, ratio));
   fputc('\n', out);

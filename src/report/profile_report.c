@@ -13,7 +13,7 @@
 #define X(name) #name,
 static const char *const counter_names[] = {PROFILE_COUNTERS(X)};
 #undef X
-static const char *const pass_names[COST_PASS_COUNT] = {"forward", "input", "weight"};
+static const char *const pass_names[PASS_COUNT] = {PASS_NAMES};
 static const char *const sweep_names[] = {PROFILE_SWEEP_NAMES};
 static const char *const copy_names[] = {PROFILE_COPY_NAMES};
 
@@ -36,17 +36,17 @@ static void print_rate(FILE *out, const struct op_work *work, const struct op *o
 }
 
 static void print_op(FILE *out, const struct profile_report *r, const struct layer *layer, int o, double *sums) {
-  struct op_work work[WORK_PASS_COUNT];
-  const struct profile_op *found[COST_PASS_COUNT];
+  struct op_work work[PASS_COUNT];
+  const struct profile_op *found[PASS_COUNT];
   op_work_count(r->model, layer, &layer->ops[o], r->rows, r->length, work);
   fprintf(out, "  %-10s %-11s", layer_kind_get_name(layer->kind), layer->ops[o].name);
-  for (int pass = 0; pass < COST_PASS_COUNT; pass++) {
-    found[pass] = profile_find_op(r->profile, layer->kind, o, (enum cost_pass)pass, r->rows, r->length);
+  for (int pass = 0; pass < PASS_COUNT; pass++) {
+    found[pass] = profile_find_op(r->profile, layer->kind, o, (enum pass)pass, r->rows, r->length);
     double seconds = found[pass] ? found[pass]->seconds : NAN;
     sums[pass] += seconds;
     fprintf(out, " %9.3f", 1e3 * seconds);
   }
-  for (int pass = 0; pass < COST_PASS_COUNT; pass++)
+  for (int pass = 0; pass < PASS_COUNT; pass++)
     if (found[pass]) print_rate(out, &work[pass], &layer->ops[o], found[pass]->seconds);
   fputc('\n', out);
 }
@@ -57,8 +57,8 @@ static void print_ops(FILE *out, const struct profile_report *r) {
           pass_names[0], pass_names[1], pass_names[2]);
   for (int kind = 0; kind < LAYER_KIND_COUNT; kind++) {
     const struct layer *layer = find_layer(r->model, kind);
-    double sums[COST_PASS_COUNT] = {0};
-    if (!layer || !profile_find_op(r->profile, layer->kind, 0, COST_FORWARD, r->rows, r->length)) continue;
+    double sums[PASS_COUNT] = {0};
+    if (!layer || !profile_find_op(r->profile, layer->kind, 0, PASS_FORWARD, r->rows, r->length)) continue;
     for (int o = 0; o < layer->n_ops; o++) print_op(out, r, layer, o, sums);
     fprintf(out, "  %-10s %-11s %9.3f %9.3f %9.3f\n", layer_kind_get_name(layer->kind), "all", 1e3 * sums[0],
             1e3 * sums[1], 1e3 * sums[2]);
@@ -73,8 +73,8 @@ static void print_shape(FILE *out, const struct profile_report *r, int64_t rows,
     double sum = 0;
     if (!layer) continue;
     for (int o = 0; o < layer->n_ops; o++)
-      for (int pass = 0; pass < COST_PASS_COUNT; pass++) {
-        const struct profile_op *op = profile_find_op(r->profile, layer->kind, o, (enum cost_pass)pass, rows, length);
+      for (int pass = 0; pass < PASS_COUNT; pass++) {
+        const struct profile_op *op = profile_find_op(r->profile, layer->kind, o, (enum pass)pass, rows, length);
         sum += op ? op->seconds : NAN;
       }
     fprintf(out, " %10.3f", 1e3 * sum);

@@ -56,7 +56,7 @@ static json_t *make_times(int64_t count, double predicted, double measured) {
 
 /* Times of one step, of all ranks together; null for a run that has not ended. */
 static json_t *make_comparison(const struct comparison *c) {
-  static const char *const passes[] = {COMPARISON_PASS_NAMES};
+  static const char *const passes[] = {PASS_REPORT_NAMES};
   if (c->n_steps == 0) return json_null();
   json_t *root = json_pack("{s:I, s:o, s:b}", "steps", (json_int_t)c->n_steps, "cost_source",
                            json_make_text(c->cost_source), "cost_is_measured", (int)c->cost_is_measured);

@@ -168,19 +168,19 @@ static void write_times(FILE *out, const char *layer, const char *name, int64_t 
 }
 
 static void write_op(FILE *out, const struct comparison *c, const struct layer *layer, int op) {
-  const struct op_row *passes[COMPARISON_PASSES] = {NULL};
+  const struct op_row *passes[PASS_REPORT_COUNT] = {NULL};
   double predicted = 0, measured = 0;
   for (int64_t i = 0; i < c->n_ops; i++) {
     const struct op_row *row = &c->ops[i];
-    if (row->layer != (int)layer->kind || row->op != op || row->pass < 0 || row->pass >= COMPARISON_PASSES) continue;
+    if (row->layer != (int)layer->kind || row->op != op || row->pass < 0 || row->pass >= PASS_REPORT_COUNT) continue;
     passes[row->pass] = row;
     predicted += row->predicted_s;
     measured += row->measured_s;
   }
-  if (!passes[COMPARISON_FORWARD] || passes[COMPARISON_FORWARD]->count == 0) return;
-  write_times(out, layer_kind_get_name(layer->kind), layer->ops[op].name, passes[COMPARISON_FORWARD]->count, predicted,
+  if (!passes[PASS_FORWARD] || passes[PASS_FORWARD]->count == 0) return;
+  write_times(out, layer_kind_get_name(layer->kind), layer->ops[op].name, passes[PASS_FORWARD]->count, predicted,
               measured);
-  for (int pass = 0; pass < COMPARISON_PASSES; pass++)
+  for (int pass = 0; pass < PASS_REPORT_COUNT; pass++)
     write_ratio(out, passes[pass] ? passes[pass]->predicted_s : 0, passes[pass] ? passes[pass]->measured_s : NAN);
   fputs("</tr>\n", out);
 }

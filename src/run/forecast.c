@@ -25,20 +25,17 @@ struct pricing {
 
 static void price_layer(const struct pricing *p, int32_t rank, int32_t l, int32_t micro, int64_t n_body,
                         struct stage_ops *sums) {
-  static const enum cost_pass passes[COMPARISON_PASSES] = {[COMPARISON_FORWARD] = COST_FORWARD,
-                                                           [COMPARISON_INPUT] = COST_INPUT,
-                                                           [COMPARISON_WEIGHT] = COST_WEIGHT,
-                                                           [COMPARISON_RECOMPUTE] = COST_FORWARD};
   const struct layer *layer = &p->model->layers[l];
   const struct plan_micro *m = &p->plan->micro[micro];
   uint32_t discarded = plan_get_discarded(p->plan, l, micro);
   for (int o = 0; o < layer->n_ops; o++)
-    for (int pass = 0; pass < COMPARISON_PASSES; pass++) {
-      if (pass == COMPARISON_RECOMPUTE && !(discarded && footprint_is_rebuilt(layer, o, discarded))) continue;
-      int slot = op_times_slot(layer->kind, o, (enum comparison_pass)pass);
+    for (int pass = 0; pass < PASS_REPORT_COUNT; pass++) {
+      if (pass == PASS_RECOMPUTE && !(discarded && footprint_is_rebuilt(layer, o, discarded))) continue;
+      enum pass run_as = pass == PASS_RECOMPUTE ? PASS_FORWARD : (enum pass)pass;
+      int slot = op_times_slot(layer->kind, o, (enum pass)pass);
       sums->counts[slot]++;
-      sums->seconds[slot] += cost_get_op(p->cost, rank, l, o, passes[pass], m->rows, m->length) *
-                             cost_get_share_factor(p->cost, passes[pass], n_body);
+      sums->seconds[slot] +=
+          cost_get_op(p->cost, rank, l, o, run_as, m->rows, m->length) * cost_get_share_factor(p->cost, run_as, n_body);
     }
 }
 

@@ -139,8 +139,8 @@ static void list_ops(const struct run *run, const struct forecast *predicted, co
     int32_t l = 0;
     while (l < run->model->n_layers && (int)run->model->layers[l].kind != kind) l++;
     for (int o = 0; l < run->model->n_layers && o < run->model->layers[l].n_ops; o++)
-      for (int pass = 0; pass < COMPARISON_PASSES; pass++) {
-        int slot = op_times_slot((enum layer_kind)kind, o, (enum comparison_pass)pass);
+      for (int pass = 0; pass < PASS_REPORT_COUNT; pass++) {
+        int slot = op_times_slot((enum layer_kind)kind, o, (enum pass)pass);
         if (run->compare->counts.ops[slot] == 0) continue;
         out->ops[out->n_ops++] = (struct op_row){.layer = (int8_t)kind,
                                                  .op = o,

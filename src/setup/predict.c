@@ -66,16 +66,16 @@ static struct plan_file_cost *list_costs(const struct prediction *p, const struc
     struct footprint f;
     footprint_layer(model, layer, micro->rows, micro->length, plan_get_discarded(plan, l, largest), 0, &f);
     for (int32_t o = 0; o < layer->n_ops; o++) {
-      double seconds[COST_PASS_COUNT];
-      for (enum cost_pass pass = 0; pass < COST_PASS_COUNT; pass++)
+      double seconds[PASS_COUNT];
+      for (enum pass pass = 0; pass < PASS_COUNT; pass++)
         seconds[pass] = cost_get_op(cost, rank, l, o, pass, micro->rows, micro->length) *
                         cost_get_share_factor(cost, pass, n_body) / p->time_scale;
       rows[(*n)++] = (struct plan_file_cost){.layer = l,
                                              .op = o,
                                              .kind = (int8_t)layer->ops[o].kind,
-                                             .forward_s = seconds[COST_FORWARD],
-                                             .input_s = seconds[COST_INPUT],
-                                             .weight_s = seconds[COST_WEIGHT],
+                                             .forward_s = seconds[PASS_FORWARD],
+                                             .input_s = seconds[PASS_INPUT],
+                                             .weight_s = seconds[PASS_WEIGHT],
                                              .bytes_kept = count_kept(&f, layer, &layer->ops[o], micro)};
     }
   }
