@@ -49,10 +49,7 @@ static inline bool is_possible(const struct execution *x, enum node_kind kind, i
 }
 
 static inline void advance(struct execution *x, enum node_kind kind, int32_t s, struct plan_action *action) {
-  *action = (struct plan_action){(uint8_t)kind, s,
-                                 kind == NODE_F   ? x->forward[s]
-                                 : kind == NODE_W ? x->weight[s]
-                                                  : x->input[s]};
+  *action = (struct plan_action){kind, s, kind == NODE_F ? x->forward[s] : kind == NODE_W ? x->weight[s] : x->input[s]};
   x->forward[s] += kind == NODE_F;
   x->input[s] += kind == NODE_B || kind == NODE_I;
   x->weight[s] += kind == NODE_B || kind == NODE_W;
@@ -97,7 +94,7 @@ static inline struct plan *make_random_plan(const struct model *model) {
     for (int64_t k = 0; k < total; k++)
       if (plan->replica_rank[run[k].stage] == r) plan->order[n++] = run[k];
   }
-  plan->order_offset[p] = n;
+  plan->order_offset[p] = plan->n_actions = n;
   T_CHECK(n == total && plan_check(plan) == STATUS_OK, "%s", error_text());
   return plan;
 }

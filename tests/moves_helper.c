@@ -28,7 +28,7 @@ static void put_moves(struct plan *plan, const struct model *model, enum plan_ti
       bool disk = tier == PLAN_TIER_DISK;
       plan->moves[n++] = (struct plan_move){.stage = s,
                                             .micro = i,
-                                            .tier = (uint8_t)tier,
+                                            .tier = tier,
                                             .out_start = from,
                                             .out_end = from,
                                             .in_start = to,

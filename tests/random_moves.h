@@ -35,11 +35,11 @@ static inline void draw_peer(const struct plan *plan, const struct order_time *t
 /* Which tiers moves may have, a bit each. */
 enum { MOVES_TO_RANKS = 1 << PLAN_TIER_RANK, MOVES_TO_HOST = 1 << PLAN_TIER_HOST, MOVES_TO_DISK = 1 << PLAN_TIER_DISK };
 
-static inline uint8_t draw_tier(const struct plan *plan, unsigned tiers) {
+static inline int32_t draw_tier(const struct plan *plan, unsigned tiers) {
   if (plan->n_ranks < 2) tiers &= ~(unsigned)MOVES_TO_RANKS;
   for (;;) {
     int32_t tier = draw(PLAN_TIER_COUNT);
-    if (tiers >> tier & 1) return (uint8_t)tier;
+    if (tiers >> tier & 1) return tier;
   }
 }
 

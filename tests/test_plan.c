@@ -291,7 +291,7 @@ static int64_t find_once(const struct plan *plan, enum node_kind kind, int32_t s
   int64_t found = -1, times = 0;
   for (int32_t r = 0; r < plan->n_ranks; r++)
     for (int64_t k = plan->order_offset[r]; k < plan->order_offset[r + 1]; k++)
-      if (plan->order[k].kind == kind && plan->order[k].stage == stage && plan->order[k].micro == micro) {
+      if (plan->order[k].kind == (int32_t)kind && plan->order[k].stage == stage && plan->order[k].micro == micro) {
         times++;
         if (plan_get_rank(plan, stage) == r) found = k;
       }

@@ -39,6 +39,16 @@ static int load_plan(struct plan **plan) {
   return status;
 }
 
+/* As of a file that has no group /plan: from the tables for people. */
+static int load_version_4(struct plan **plan) {
+  struct plan_file file;
+  int status = plan_file_read(path, &file);
+  file.version = 4;
+  if (!status) status = plan_file_load(path, &file, plan);
+  plan_file_fini(&file);
+  return status;
+}
+
 /* All that is hashed, byte by byte. */
 static void check_same(const struct plan *a, const struct plan *b) {
   size_t n_a, n_b;
@@ -63,6 +73,9 @@ static void test_random_plans(const struct model *model) {
     plan_freeze(plan);
     write_plan(plan, model, NULL);
     T_CHECK(load_plan(&back) == STATUS_OK, "trial %d: %s", trial, error_text());
+    if (back) check_same(plan, back);
+    plan_destroy(&back);
+    T_CHECK(load_version_4(&back) == STATUS_OK, "trial %d: %s", trial, error_text());
     if (back) check_same(plan, back);
     plan_destroy(&back);
     plan_destroy(&plan);
@@ -95,27 +108,23 @@ static void test_swap(void) {
   model_destroy(&model);
 }
 
-/* Rows of /moves and /moved that are no longer those of the plan. */
+/* Rows of /moves and /moved, from which version 4 is read, that are no longer those of the plan. */
 static void test_changed_moves(void) {
   struct model *model = make_tiny_model(6, true);
-  static const char *const wanted[] = {"/moved names no activation",
-                                       "/moved names no activation",
-                                       "/moved has rows",
-                                       "no such tier",
-                                       "there is no such rank",
-                                       "different plans"};
+  static const char *const wanted[] = {"/moved names no activation", "/moved names no activation", "/moved has rows",
+                                       "no such tier", "there is no such rank"};
   struct plan *plan = make_plan(model, "bpipe", 4, 8, true), *back;
   write_plan(plan, model, NULL);
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
     struct plan_file file;
     T_CHECK(!plan_file_read(path, &file) && file.n_moves > 1 && file.n_moved > 1, "%s", error_text());
+    file.version = 4;
     switch (i) {
     case 0: file.moved[1].act = LAYER_MAX_ACTS; break;
     case 1: file.moved[1].layer = model->n_layers; break;
     case 2: file.n_moves = 0; break;
     case 3: file.moves[1].tier = 100; break;
-    case 4: file.moves[1].peer = -2; break;
-    default: file.n_moved--; break;
+    default: file.moves[1].peer = -2; break;
     }
     T_CHECK(plan_file_load(path, &file, &back) == STATUS_MISTAKE && !back, "case %zu is loaded", i);
     T_CHECK(strstr(error_text(), wanted[i]) && strstr(error_text(), path), "case %zu: %s", i, error_text());
@@ -160,20 +169,24 @@ static void test_prediction(const struct model *model) {
 /* A file with another hash, flag or version is refused by name. */
 static void test_changed(const struct model *model) {
   static const struct {
-    const char *name;
+    const char *object, *name;
     int64_t value;
     const char *wanted;
-  } changes[] = {{"hash", 5, "different plans"},
-                 {"clip", 0, "different plans"},
-                 {"n_ranks", 3, "sizes of its tables"},
-                 {"n_ranks", 0, "sizes of its tables"},
-                 {"version", 9, "version 9"}};
+  } changes[] = {{"/", "hash", 5, "different plans"},
+                 {"/", "clip", 0, "different plans"},
+                 {"/", "version", 9, "version 9"},
+                 {"/", "version", 3, "version 3"},
+                 {"/plan", "n_ranks", 3, "/plan/order_offset has 3 rows, should have 4"},
+                 {"/plan", "n_ranks", 0, "should have 1"},
+                 {"/plan", "n_micro", -1, "n_micro is below zero"},
+                 {"/plan", "n_micro", (int64_t)1 << 32, "n_micro is 4294967296"},
+                 {"/plan", "n_actions", (int64_t)1 << 50, "/plan/order has 12 rows"}};
   for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
     struct plan *plan = make_plan(model, "1f1b", 2, 3, true), *back;
     write_plan(plan, model, NULL);
     struct h5_file *h5;
     int status = h5_open(path, true, &h5);
-    if (!status) status = h5_write_int(h5, "/", changes[i].name, changes[i].value);
+    if (!status) status = h5_write_int(h5, changes[i].object, changes[i].name, changes[i].value);
     if (!status) status = h5_close(&h5);
     T_CHECK(!status, "%s", error_text());
     T_CHECK(load_plan(&back) == STATUS_MISTAKE && !back, "%s", changes[i].name);

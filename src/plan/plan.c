@@ -40,30 +40,31 @@ enum node_end node_kind_get_end(enum node_kind kind) { return kinds[kind].end; }
 
 const char *stream_get_name(enum stream stream) { return (unsigned)stream < STREAM_COUNT ? streams[stream] : "?"; }
 
+/* Equal plans must be equal bytes: every member of an element is in its list of fields, and there is no padding. */
+#define FIELD_BYTES(row, member) +sizeof(((struct row *)0)->member)
+#define X(member, count, fields)                                                                                       \
+  _Static_assert(sizeof *((struct plan *)0)->member == 0 fields(FIELD_BYTES), "fields of plan." #member);
+PLAN_ARRAYS(X)
+#undef X
+
+void plan_allocate(struct plan *p) {
+#define X(member, count, fields) p->member = mem_alloc(sizeof *p->member * (size_t)(count));
+  PLAN_ARRAYS(X)
+#undef X
+}
+
 struct plan *plan_create(int32_t n_layers, int32_t n_stages, int32_t n_ranks, int32_t n_micro, int64_t n_actions) {
   struct plan *plan = MEM_NEW(struct plan, 1);
   plan->n_layers = n_layers;
-  plan->n_stages = n_stages;
+  plan->n_stages = plan->n_replicas = n_stages;
   plan->n_ranks = n_ranks;
   plan->n_micro = n_micro;
-  plan->stages = MEM_NEW(struct plan_stage, n_stages);
-  plan->pace = MEM_NEW(struct plan_pace, n_stages);
-  plan->replica_offset = MEM_NEW(int32_t, n_stages + 1);
-  plan->replica_rank = MEM_NEW(int32_t, n_stages);
-  plan->micro = MEM_NEW(struct plan_micro, n_micro);
-  plan->order_offset = MEM_NEW(int64_t, n_ranks + 1);
-  plan->order = MEM_NEW(struct plan_action, n_actions);
-  plan->device_limit = MEM_NEW(int64_t, n_ranks);
-  plan->host_limit = MEM_NEW(int64_t, n_ranks);
-  plan->disk_limit = MEM_NEW(int64_t, n_ranks);
+  plan->n_actions = n_actions;
+  plan_allocate(plan);
   for (int32_t s = 0; s <= n_stages; s++) plan->replica_offset[s] = s;
   for (int32_t r = 0; r < n_ranks; r++) plan->device_limit[r] = plan->host_limit[r] = plan->disk_limit[r] = INT64_MAX;
   plan->order_offset[n_ranks] = n_actions;
   return plan;
-}
-
-static void copy_array(void *to, const void *from, size_t size, int64_t count) {
-  if (count > 0) memcpy(to, from, size * (size_t)count);
 }
 
 void plan_reserve_recompute(struct plan *plan, int32_t n) {
@@ -114,37 +115,19 @@ bool plan_recomputes(const struct plan *plan, int32_t stage, int32_t micro) {
 }
 
 struct plan *plan_dup(const struct plan *plan) {
-  int64_t n_actions = plan->order_offset[plan->n_ranks];
-  int32_t n_replicas = plan->replica_offset[plan->n_stages];
-  struct plan *copy = plan_create(plan->n_layers, plan->n_stages, plan->n_ranks, plan->n_micro, n_actions);
-  memcpy(copy->planner, plan->planner, sizeof copy->planner);
-  copy->forward_only = plan->forward_only;
-  copy->clip = plan->clip;
-  copy->free_order = plan->free_order;
-  copy->recompute_early = plan->recompute_early;
-  plan_reserve_recompute(copy, plan->n_recompute);
-  copy_array(copy->recompute, plan->recompute, sizeof *plan->recompute, plan->n_recompute);
-  plan_reserve_moves(copy, plan->n_moves);
-  copy_array(copy->moves, plan->moves, sizeof *plan->moves, plan->n_moves);
-  copy_array(copy->moved, plan->moved, sizeof *plan->moved, plan->n_moves ? plan->n_layers : 0);
-  copy->hash = plan->hash;
-  copy->replica_rank = mem_resize(copy->replica_rank, sizeof(int32_t) * (size_t)n_replicas);
-  copy_array(copy->stages, plan->stages, sizeof *plan->stages, plan->n_stages);
-  copy_array(copy->pace, plan->pace, sizeof *plan->pace, plan->n_stages);
-  copy_array(copy->replica_offset, plan->replica_offset, sizeof *plan->replica_offset, plan->n_stages + 1);
-  copy_array(copy->replica_rank, plan->replica_rank, sizeof *plan->replica_rank, n_replicas);
-  copy_array(copy->micro, plan->micro, sizeof *plan->micro, plan->n_micro);
-  copy_array(copy->order_offset, plan->order_offset, sizeof *plan->order_offset, plan->n_ranks + 1);
-  copy_array(copy->order, plan->order, sizeof *plan->order, n_actions);
-  copy_array(copy->device_limit, plan->device_limit, sizeof *plan->device_limit, plan->n_ranks);
-  copy_array(copy->host_limit, plan->host_limit, sizeof *plan->host_limit, plan->n_ranks);
-  copy_array(copy->disk_limit, plan->disk_limit, sizeof *plan->disk_limit, plan->n_ranks);
-  return copy;
+  struct plan *p = MEM_NEW(struct plan, 1);
+  *p = *plan;
+  plan_allocate(p);
+#define X(member, count, fields)                                                                                       \
+  if ((count) > 0) memcpy(p->member, plan->member, sizeof *p->member *(size_t)(count));
+  PLAN_ARRAYS(X)
+#undef X
+  return p;
 }
 
 struct plan *plan_dup_with_micro(const struct plan *plan, const struct plan_micro *micro) {
   struct plan *copy = plan_dup(plan);
-  copy_array(copy->micro, micro, sizeof *micro, plan->n_micro);
+  memcpy(copy->micro, micro, sizeof *micro * (size_t)plan->n_micro);
   if (plan->hash) plan_freeze(copy);
   return copy;
 }
@@ -152,19 +135,9 @@ struct plan *plan_dup_with_micro(const struct plan *plan, const struct plan_micr
 void plan_destroy(struct plan **plan) {
   if (!plan || !*plan) return;
   struct plan *p = *plan;
-  mem_free(p->stages);
-  mem_free(p->pace);
-  mem_free(p->replica_offset);
-  mem_free(p->replica_rank);
-  mem_free(p->recompute);
-  mem_free(p->moves);
-  mem_free(p->moved);
-  mem_free(p->micro);
-  mem_free(p->order_offset);
-  mem_free(p->order);
-  mem_free(p->device_limit);
-  mem_free(p->host_limit);
-  mem_free(p->disk_limit);
+#define X(member, count, fields) mem_free(p->member);
+  PLAN_ARRAYS(X)
+#undef X
   mem_free(p);
   *plan = NULL;
 }

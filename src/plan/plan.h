@@ -98,39 +98,98 @@ enum plan_tier { PLAN_TIERS(X) PLAN_TIER_COUNT };
  *   after that waits until the block is on disk; it is taken again with the start of disk_end. */
 struct plan_move {
   int32_t stage, micro;
-  uint8_t tier; /* enum plan_tier */
+  int32_t tier; /* enum plan_tier */
   int32_t out_start, out_end, in_start;
   int32_t peer, peer_start, peer_end; /* tier rank, else -1 */
   int32_t disk_start, disk_end;       /* tier disk, else -1 */
 };
 
 struct plan_action {
-  uint8_t kind; /* F, R, B, I, W */
+  int32_t kind; /* enum node_kind: F, R, B, I or W */
   int32_t stage, micro;
 };
+
+/* ---- The plan's content as lists ----
+ * plan_create, plan_dup, plan_destroy, plan_pack, the hash and group /plan of plan.h5 are made from these. A new array is a
+ * member of struct plan and one row of PLAN_ARRAYS; what else it needs is its meaning: a rule in plan_check, and who writes
+ * and reads it.
+ */
+
+/* Sizes of the arrays. */
+#define PLAN_SIZES(X) X(n_layers) X(n_stages) X(n_ranks) X(n_micro) X(n_replicas) X(n_actions) X(n_recompute) X(n_moves)
+
+/* Yes or no: attributes of plan.h5. */
+#define PLAN_FLAGS(X) X(clip) X(forward_only) X(recompute_early) X(free_order)
+
+/* Members of an array's element, as F(struct, member): numbers of 32 or 64 bits, no padding between them (plan.c proves
+ * it), so that equal plans are equal bytes. Arrays of single numbers have the member of struct plan_int32 or plan_int64. */
+struct plan_int32 {
+  int32_t value;
+};
+struct plan_int64 {
+  int64_t value;
+};
+#define PLAN_INT32_FIELDS(F) F(plan_int32, value)
+#define PLAN_INT64_FIELDS(F) F(plan_int64, value)
+#define PLAN_STAGE_FIELDS(F) F(plan_stage, first_layer) F(plan_stage, n_layers)
+#define PLAN_PACE_FIELDS(F) F(plan_pace, forward) F(plan_pace, rebuild) F(plan_pace, input) F(plan_pace, weight)
+#define PLAN_MICRO_FIELDS(F) F(plan_micro, rows) F(plan_micro, length) F(plan_micro, tokens) F(plan_micro, labels)
+#define PLAN_ACTION_FIELDS(F) F(plan_action, kind) F(plan_action, stage) F(plan_action, micro)
+#define PLAN_RECOMPUTE_FIELDS(F)                                                                                       \
+  F(plan_recompute, layer) F(plan_recompute, first_micro) F(plan_recompute, last_micro) F(plan_recompute, ops)
+#define PLAN_MOVE_FIELDS(F)                                                                                            \
+  F(plan_move, stage)                                                                                                  \
+  F(plan_move, micro)                                                                                                  \
+  F(plan_move, tier)                                                                                                   \
+  F(plan_move, out_start)                                                                                              \
+  F(plan_move, out_end)                                                                                                \
+  F(plan_move, in_start)                                                                                               \
+  F(plan_move, peer)                                                                                                   \
+  F(plan_move, peer_start)                                                                                             \
+  F(plan_move, peer_end)                                                                                               \
+  F(plan_move, disk_start)                                                                                             \
+  F(plan_move, disk_end)
+
+/* The arrays: X(member, number of elements of plan p, fields of an element). */
+#define PLAN_ARRAYS(X)                                                                                                 \
+  X(stages, p->n_stages, PLAN_STAGE_FIELDS)                                                                            \
+  X(pace, p->n_stages, PLAN_PACE_FIELDS)                                                                               \
+  X(replica_offset, (int64_t)p->n_stages + 1, PLAN_INT32_FIELDS)                                                       \
+  X(replica_rank, p->n_replicas, PLAN_INT32_FIELDS)                                                                    \
+  X(micro, p->n_micro, PLAN_MICRO_FIELDS)                                                                              \
+  X(order_offset, (int64_t)p->n_ranks + 1, PLAN_INT64_FIELDS)                                                          \
+  X(order, p->n_actions, PLAN_ACTION_FIELDS)                                                                           \
+  X(recompute, p->n_recompute, PLAN_RECOMPUTE_FIELDS)                                                                  \
+  X(moves, p->n_moves, PLAN_MOVE_FIELDS)                                                                               \
+  X(moved, p->n_moves ? p->n_layers : 0, PLAN_INT32_FIELDS)                                                            \
+  X(device_limit, p->n_ranks, PLAN_INT64_FIELDS)                                                                       \
+  X(host_limit, p->n_ranks, PLAN_INT64_FIELDS)                                                                         \
+  X(disk_limit, p->n_ranks, PLAN_INT64_FIELDS)
 
 struct plan {
   char planner[32];
   int32_t n_layers, n_stages, n_ranks, n_micro;
+  int32_t n_replicas; /* of all stages together */
+  int64_t n_actions;  /* of all ranks together */
+  int32_t n_recompute, n_moves;
   bool forward_only;         /* a plan for evaluation */
   bool clip;                 /* the norm stands before every update */
   bool free_order;           /* a stage's micro-batches need not ascend: its sums round differently than other plans' */
+  bool recompute_early;      /* R may start before its gradient arrives, else it waits for it */
   struct plan_stage *stages; /* [n_stages] */
   struct plan_pace *pace;    /* [n_stages] */
   int32_t *replica_offset;   /* [n_stages+1] into replica_rank: the ranks that hold a stage (one each for now) */
-  int32_t *replica_rank;
-  struct plan_micro *micro; /* [n_micro] */
-  int64_t *order_offset;    /* [n_ranks+1] into order: each rank's compute nodes in order */
-  struct plan_action *order;
-  int32_t n_recompute;
+  int32_t *replica_rank;     /* [n_replicas] */
+  struct plan_micro *micro;  /* [n_micro] */
+  int64_t *order_offset;     /* [n_ranks+1] into order: each rank's compute nodes in order */
+  struct plan_action *order; /* [n_actions] */
   struct plan_recompute *recompute; /* [n_recompute] each layer and micro-batch in one row at most */
-  bool recompute_early;             /* R may start before its gradient arrives, else it waits for it */
-  int32_t n_moves;
-  struct plan_move *moves; /* [n_moves] ascending by stage, then micro-batch */
+  struct plan_move *moves;          /* [n_moves] ascending by stage, then micro-batch */
   uint32_t *moved; /* [n_layers] what of a layer belongs to a block, as in footprint.h; 0: nothing. NULL: no moves */
-  int64_t *device_limit;            /* [n_ranks] bytes, INT64_MAX: none */
-  int64_t *host_limit, *disk_limit; /* the same of host memory and files that blocks wait in */
-  uint64_t hash;                    /* of all the above, set by plan_freeze */
+  int64_t *device_limit; /* [n_ranks] bytes, INT64_MAX: none */
+  int64_t *host_limit;   /* [n_ranks] bytes of host memory that blocks wait in, INT64_MAX: none */
+  int64_t *disk_limit;   /* [n_ranks] bytes of files that blocks wait in, INT64_MAX: none */
+  uint64_t hash;         /* of all the above, set by plan_freeze; 0: not frozen */
 };
 
 /* An empty plan with arrays of these sizes: one replica a stage, no limits, n_actions in the last rank's order until the
@@ -146,6 +205,9 @@ int32_t plan_get_rank(const struct plan *plan, int32_t stage);
 uint32_t plan_get_discarded(const struct plan *plan, int32_t layer, int32_t micro);
 /* True when some layer of the stage discards something: then the micro-batch has an R there. */
 bool plan_recomputes(const struct plan *plan, int32_t stage, int32_t micro);
+/* Takes memory for every array, cleared, by the sizes that the plan has; an array without elements is NULL. What the arrays
+ * were before is forgotten. For plan_create and readers of plans. */
+void plan_allocate(struct plan *plan);
 /* Room for n rows of recomputation, cleared. */
 void plan_reserve_recompute(struct plan *plan, int32_t n);
 /* Room for n moves and for what they move, cleared. */
@@ -165,6 +227,9 @@ struct plan *plan_dup_with_micro(const struct plan *plan, const struct plan_micr
  * are cut short, damaged (the hash tells, if the plan is frozen) or of another version are STATUS_FAILED. */
 void *plan_pack(const struct plan *plan, size_t *bytes);
 int plan_unpack(const void *data, size_t bytes, struct plan **plan);
+/* For readers of plans: sizes that can be, and offsets that go with them. STATUS_FAILED with what is wrong. */
+int plan_check_sizes(const struct plan *plan);
+int plan_check_offsets(const struct plan *plan);
 
 /* The rules that hold for every plan by itself: stages contiguous and complete, ranks in range, each F and B (or I and W)
  * of every stage and micro-batch exactly once on a rank that holds the stage (forwards only when forward_only), F, I and

@@ -212,6 +212,9 @@ static int check_orders(const struct plan *plan) {
     for (int64_t k = 0; k < n && !status; k++) status = check_action(plan, r, k, stages);
   }
   if (!status) status = check_complete(plan, stages);
+  if (!status && plan->order_offset[plan->n_ranks] != plan->n_actions)
+    status = error_raise(STATUS_FAILED, "plan: its orders have %lld actions, n_actions is %lld",
+                         (long long)plan->order_offset[plan->n_ranks], (long long)plan->n_actions);
   mem_free(list);
   mem_free(done);
   mem_free(stages);

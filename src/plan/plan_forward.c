@@ -43,7 +43,7 @@ struct plan *plan_make_forward(const struct plan *plan, int32_t n_micro, const s
     made->order_offset[r] = n;
     n += order_wave(stages + offset[r], offset[r + 1] - offset[r], n_micro, made->order + n);
   }
-  made->order_offset[plan->n_ranks] = n;
+  made->order_offset[plan->n_ranks] = made->n_actions = n;
   mem_free(offset);
   mem_free(stages);
   plan_freeze(made);

@@ -129,7 +129,7 @@ static void shift_moves(struct plan *plan, const struct new_places *new) {
 /* The orders with an R before each backward of the stages and micro-batches that recompute; moves keep their actions. */
 static void put_actions(struct plan *plan, const int32_t *n_micro) {
   bool *recomputes = MEM_NEW(bool, plan->n_stages);
-  int64_t n = plan->order_offset[plan->n_ranks], at = 0;
+  int64_t n = plan->n_actions, at = 0;
   int64_t *offset = MEM_NEW(int64_t, plan->n_ranks + 1);
   struct new_places new = {MEM_NEW(int32_t, n), MEM_NEW(int32_t, n)};
   for (int32_t s = 0; s < plan->n_stages; s++) recomputes[s] = n_micro[s] > 0 && plan_recomputes(plan, s, 0);
@@ -154,6 +154,7 @@ static void put_actions(struct plan *plan, const int32_t *n_micro) {
   mem_free(plan->order_offset);
   plan->order = order;
   plan->order_offset = offset;
+  plan->n_actions = at;
 }
 
 void recompute_put_first(struct plan *plan, const uint32_t *ops, const int32_t *n_micro) {

@@ -87,7 +87,7 @@ static void pick_pass(struct greedy *g, int32_t rank) {
     bool oldest_first = kinds[k] == NODE_W || (kinds[k] == NODE_I && rule->oldest_first);
     int32_t stage = choose_stage(g, rank, kinds[k], oldest_first);
     if (stage < 0) continue;
-    *picked = (struct plan_action){(uint8_t)kinds[k], stage, get_next(g, kinds[k], stage)};
+    *picked = (struct plan_action){(int32_t)kinds[k], stage, get_next(g, kinds[k], stage)};
     return;
   }
 }

@@ -14,7 +14,7 @@ static struct plan_action get_pass(const struct sequence *q, enum node_kind kind
   int64_t p = q->n_ranks, group = p * q->n_chunks;
   int64_t chunk = k % group / p, micro = p * (k / group) + k % p;
   if (kind == NODE_B) chunk = q->n_chunks - 1 - chunk;
-  return (struct plan_action){.kind = (uint8_t)kind, .stage = (int32_t)(chunk * p) + q->rank, .micro = (int32_t)micro};
+  return (struct plan_action){.kind = kind, .stage = (int32_t)(chunk * p) + q->rank, .micro = (int32_t)micro};
 }
 
 /* Micro-batches that only fill up the last group are left out: a shorter last group could deadlock. */

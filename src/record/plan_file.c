@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -10,13 +11,15 @@
 #include "model/footprint.h"
 #include "model/model.h"
 #include "plan/plan.h"
+#include "record/plan_file_arrays.h"
 #include "record/plan_file_moves.h"
+#include "record/plan_file_tables.h"
 #include "record/trace_rows.h"
 #include "store/h5.h"
 #include "store/rows.h"
 
 #define PLAN_FORMAT "penstock-plan"
-enum { PLAN_VERSION = 4 };
+enum { PLAN_VERSION = 5, PLAN_OLDEST_VERSION = 4 };
 
 /* ---- tables that are this file's own ---- */
 
@@ -217,7 +220,7 @@ static int write_attributes(struct h5_file *file, const struct plan_file_content
   if (!status) status = h5_write_int(file, "/", "n_ranks", plan->n_ranks);
 #define X(name)                                                                                                        \
   if (!status) status = h5_write_int(file, "/", #name, plan->name);
-  PLAN_FILE_FLAGS(X)
+  PLAN_FLAGS(X)
 #undef X
   if (!status) status = h5_write_double(file, "/", "predicted_step_s", p ? p->step_s : NAN);
   if (!status) status = h5_write_text(file, "/", "cost_source", p ? p->cost_source : "");
@@ -227,7 +230,8 @@ static int write_attributes(struct h5_file *file, const struct plan_file_content
 }
 
 static int write_tables(struct h5_file *file, const struct plan_file_content *content) {
-  int status = write_nodes(file, content->dag, content->prediction);
+  int status = plan_file_write_plan(file, content->plan);
+  if (!status) status = write_nodes(file, content->dag, content->prediction);
   if (!status) status = write_edges(file, content->dag);
   if (!status) status = write_layers(file, content->plan, content->model);
   if (!status) status = write_stages(file, content->plan);
@@ -271,7 +275,7 @@ static int read_flag(struct h5_file *h5, const char *name, bool *flag) {
   return status;
 }
 
-static int check_format(struct h5_file *h5, const char *path) {
+static int check_format(struct h5_file *h5, const char *path, int32_t *read) {
   char *format = NULL;
   int64_t version = 0;
   int status = h5_read_text(h5, "/", "format", &format);
@@ -279,15 +283,17 @@ static int check_format(struct h5_file *h5, const char *path) {
     status = error_raise(STATUS_MISTAKE, "%s is no plan: its format is '%s'", path, format);
   mem_free(format);
   if (!status) status = h5_read_int(h5, "/", "version", &version);
-  if (!status && version != PLAN_VERSION)
-    status = error_raise(STATUS_MISTAKE, "%s is a plan of version %lld, this program reads version %d: make it anew",
-                         path, (long long)version, PLAN_VERSION);
+  if (!status && (version < PLAN_OLDEST_VERSION || version > PLAN_VERSION))
+    status =
+        error_raise(STATUS_MISTAKE, "%s is a plan of version %lld, this program reads versions %d to %d: make it anew",
+                    path, (long long)version, PLAN_OLDEST_VERSION, PLAN_VERSION);
+  *read = (int32_t)version;
   return status;
 }
 
 static int read_attributes(struct h5_file *h5, const char *path, struct plan_file *file) {
   int64_t hash = 0, n_ranks = 0;
-  int status = check_format(h5, path);
+  int status = check_format(h5, path, &file->version);
   if (!status) status = h5_read_text(h5, "/", "planner", &file->planner);
   if (!status) status = h5_read_text(h5, "/", "deck", &file->deck);
   if (!status) status = h5_read_text(h5, "/", "model", &file->model_json);
@@ -295,7 +301,7 @@ static int read_attributes(struct h5_file *h5, const char *path, struct plan_fil
   if (!status) status = h5_read_int(h5, "/", "n_ranks", &n_ranks);
 #define X(name)                                                                                                        \
   if (!status) status = read_flag(h5, #name, &file->name);
-  PLAN_FILE_FLAGS(X)
+  PLAN_FLAGS(X)
 #undef X
   if (!status) status = h5_read_double(h5, "/", "predicted_step_s", &file->predicted_step_s);
   file->hash = (uint64_t)hash;
@@ -335,4 +341,41 @@ void plan_file_fini(struct plan_file *file) {
   mem_free(file->limits);
   mem_free(file->peaks);
   memset(file, 0, sizeof *file);
+}
+
+/* ---- the plan ---- */
+
+static int refuse(const char *path, const char *what) {
+  return error_raise(STATUS_MISTAKE, "%s: %s: the file is damaged, or was changed after it was written", path, what);
+}
+
+static int read_plan(const char *path, const struct plan_file *file, struct plan **plan) {
+  struct h5_file *h5;
+  *plan = NULL;
+  if (file->version < PLAN_VERSION) return plan_file_make_from_tables(path, file, plan);
+  int status = h5_open(path, false, &h5);
+  if (!status) status = plan_file_read_plan(h5, plan);
+  h5_close(&h5);
+  return status ? refuse(path, error_text()) : STATUS_OK;
+}
+
+int plan_file_load(const char *path, const struct plan_file *file, struct plan **plan) {
+  struct plan *made;
+  *plan = NULL;
+  int status = read_plan(path, file, &made);
+  if (status) return status;
+  snprintf(made->planner, sizeof made->planner, "%s", file->planner);
+#define X(name) made->name = file->name;
+  PLAN_FLAGS(X)
+#undef X
+  status = plan_check(made);
+  if (status) status = refuse(path, error_text());
+  if (!status) plan_freeze(made);
+  if (!status && file->version == PLAN_VERSION && made->hash != file->hash)
+    status = refuse(path, "its tables and its hash are of different plans");
+  if (status)
+    plan_destroy(&made);
+  else
+    *plan = made;
+  return status;
 }

@@ -1,15 +1,17 @@
-/* plan.h5: a plan and its graph as tables /nodes /edges /layers /stages /replicas /microbatches /recompute /moves /moved /swap
- * /limits /peaks /costs with attributes format, version, planner, hash, n_ranks, the flags below, predicted_step_s, cost_source, deck, model. By one rank alone.
+/* plan.h5: the plan in group /plan, and for people and their scripts the plan and its graph as tables /nodes /edges /layers
+ * /stages /replicas /microbatches /recompute /moves /moved /swap /limits /peaks /costs, with attributes format, version,
+ * planner, hash, n_ranks, the plan's flags, predicted_step_s, cost_source, deck, model. By one rank alone.
  */
 #ifndef PENSTOCK_RECORD_PLAN_FILE_H
 #define PENSTOCK_RECORD_PLAN_FILE_H
+
+#include "plan/plan.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct dag;
 struct model;
-struct plan;
 struct peak_row;
 
 /* /costs: what an op of a layer takes for the largest micro-batch, on the rank that holds the layer. */
@@ -81,16 +83,14 @@ struct plan_file_limit {
   int64_t device_bytes, host_bytes, disk_bytes; /* -1: none */
 };
 
-/* Flags of the plan, each an attribute of its name. */
-#define PLAN_FILE_FLAGS(X) X(clip) X(forward_only) X(recompute_early) X(free_order)
-
 /* What a reader wants of plan.h5; /nodes is read by trace_read_nodes with step 0. */
 struct plan_file {
   char *planner, *deck, *model_json;
+  int32_t version;
   uint64_t hash;
   int32_t n_ranks;
 #define X(name) bool name;
-  PLAN_FILE_FLAGS(X)
+  PLAN_FLAGS(X)
 #undef X
   double predicted_step_s; /* NaN: not predicted */
   int64_t n_stages, n_replicas, n_micro, n_recompute, n_moves, n_moved, n_layers, n_limits, n_peaks;
@@ -108,8 +108,8 @@ struct plan_file {
 int plan_file_read(const char *path, struct plan_file *file);
 void plan_file_fini(struct plan_file *file);
 
-/* plan_file_load.c: the plan that a file holds, frozen, owned by the caller. STATUS_MISTAKE when the tables are not those of
- * the plan that was written: their hash tells. */
+/* The plan that a file holds, frozen, owned by the caller. STATUS_MISTAKE when it is not the plan that was written: its hash
+ * tells. (Up to version 4 the hash was made of other bytes: there it is not compared.) */
 int plan_file_load(const char *path, const struct plan_file *file, struct plan **plan);
 
 #endif

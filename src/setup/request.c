@@ -132,7 +132,7 @@ static void note_tier(const struct plan_request *request, const struct plan *pla
                [SWAP_TIER_RANK] = {"rank", PLAN_TIER_RANK}};
   if (request->swap_tier == SWAP_TIER_AUTO || strcmp(plan->planner, "obscura") != 0) return;
   int32_t n = 0;
-  for (int32_t m = 0; m < plan->n_moves; m++) n += plan->moves[m].tier == tiers[request->swap_tier].tier;
+  for (int32_t m = 0; m < plan->n_moves; m++) n += plan->moves[m].tier == (int32_t)tiers[request->swap_tier].tier;
   if (n == 0)
     planner_note(request, "pipeline.swap_tier is %s, but no block of activations goes there: %s",
                  tiers[request->swap_tier].name,
