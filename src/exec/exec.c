@@ -39,18 +39,13 @@ static void end_node(struct exec *x, int32_t node) {
 
 /* ---- messages ---- */
 
-/* One tag a boundary, micro-batch and kind. Equal tags of far-apart messages are no harm: the messages of a pair of ranks
+/* One tag a boundary, micro-batch and message. Equal tags of far-apart messages are no harm: the messages of a pair of ranks
  * go in one order on both sides. */
-enum tag_kind { TAG_F, TAG_B, TAG_T, TAG_E, TAG_L, TAG_KINDS };
-
 static int make_tag(const struct dag_node *node, bool posts) {
-  static const uint8_t kinds[NODE_KIND_COUNT] = {
-      [NODE_SF] = TAG_F, [NODE_RF] = TAG_F, [NODE_SB] = TAG_B, [NODE_RB] = TAG_B, [NODE_ST] = TAG_T,
-      [NODE_RT] = TAG_T, [NODE_ES] = TAG_E, [NODE_ER] = TAG_E, [NODE_LS] = TAG_L, [NODE_LR] = TAG_L};
   int32_t boundary = node->micro < 0 ? 0 : node->stage, micro = node->micro < 0 ? 0 : node->micro;
   if (node->kind == NODE_RF || node->kind == NODE_SB) boundary--; /* the lower stage */
-  int kind = kinds[node->kind] + (posts ? TAG_KINDS : 0);
-  return kind << 23 | (boundary & 0x3ff) << 13 | (micro & 0x1fff);
+  int message = (int)node_kind_get_message((enum node_kind)node->kind) + (posts ? MESSAGE_COUNT : 0);
+  return message << 23 | (boundary & 0x3ff) << 13 | (micro & 0x1fff);
 }
 
 int exec_make_tag(const struct dag_node *node) { return make_tag(node, false); }

@@ -6,22 +6,6 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-static const struct {
-  const char *name;
-  enum stream stream;
-  enum node_end end;
-} kinds[NODE_KIND_COUNT] = {
-#define X(id, text, on, end) [id] = {text, on, end},
-    NODE_KINDS(X)
-#undef X
-};
-
-static const char *const streams[STREAM_COUNT] = {
-#define X(id, text) [id] = text,
-    STREAMS(X)
-#undef X
-};
-
 static const char *const tiers[PLAN_TIER_COUNT] = {
 #define X(id, text) [id] = text,
     PLAN_TIERS(X)
@@ -29,16 +13,6 @@ static const char *const tiers[PLAN_TIER_COUNT] = {
 };
 
 const char *plan_tier_get_name(enum plan_tier tier) { return (unsigned)tier < PLAN_TIER_COUNT ? tiers[tier] : "?"; }
-
-const char *node_kind_get_name(enum node_kind kind) {
-  return (unsigned)kind < NODE_KIND_COUNT ? kinds[kind].name : "?";
-}
-
-enum stream node_kind_get_stream(enum node_kind kind) { return kinds[kind].stream; }
-
-enum node_end node_kind_get_end(enum node_kind kind) { return kinds[kind].end; }
-
-const char *stream_get_name(enum stream stream) { return (unsigned)stream < STREAM_COUNT ? streams[stream] : "?"; }
 
 /* Equal plans must be equal bytes: every member of an element is in its list of fields, and there is no padding. */
 #define FIELD_BYTES(row, member) +sizeof(((struct row *)0)->member)

@@ -4,55 +4,13 @@
 #ifndef PENSTOCK_PLAN_PLAN_H
 #define PENSTOCK_PLAN_PLAN_H
 
+#include "plan/node_kind.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct model;
-
-/* Kinds of nodes of the graph (enum, name, stream, end of a message): one list for plan, graph, simulator, executor, trace.
- * Kinds of later systems are added here. */
-#define NODE_KINDS(X)                                                                                                  \
-  X(NODE_F, "F", STREAM_COMPUTE, NODE_IS_NONE)      /* forward */                                                      \
-  X(NODE_R, "R", STREAM_COMPUTE, NODE_IS_NONE)      /* recompute what the forward discarded */                         \
-  X(NODE_B, "B", STREAM_COMPUTE, NODE_IS_NONE)      /* full backward: input pass, then weight pass */                  \
-  X(NODE_I, "I", STREAM_COMPUTE, NODE_IS_NONE)      /* input gradient only */                                          \
-  X(NODE_W, "W", STREAM_COMPUTE, NODE_IS_NONE)      /* weight gradient only */                                         \
-  X(NODE_U, "U", STREAM_COMPUTE, NODE_IS_NONE)      /* optimizer update of a layer */                                  \
-  X(NODE_SF, "SF", STREAM_SEND, NODE_IS_SEND)       /* send an activation */                                           \
-  X(NODE_RF, "RF", STREAM_RECEIVE, NODE_IS_RECEIVE) /* receive an activation */                                        \
-  X(NODE_SB, "SB", STREAM_SEND, NODE_IS_SEND)       /* send a gradient */                                              \
-  X(NODE_RB, "RB", STREAM_RECEIVE, NODE_IS_RECEIVE) /* receive a gradient */                                           \
-  X(NODE_ST, "ST", STREAM_SEND, NODE_IS_SEND)       /* send this use's gradient sum of a tied weight */                \
-  X(NODE_RT, "RT", STREAM_RECEIVE, NODE_IS_RECEIVE) /* receive the other use's */                                      \
-  X(NODE_N, "N", STREAM_SEND, NODE_IS_NONE)         /* global gradient norm: all ranks meet */                         \
-  X(NODE_ES, "ES", STREAM_COPY_OUT, NODE_IS_SEND)   /* send an activation block to the rank that keeps it */           \
-  X(NODE_ER, "ER", STREAM_COPY_IN, NODE_IS_RECEIVE) /* receive another rank's block to keep it */                      \
-  X(NODE_LS, "LS", STREAM_COPY_OUT, NODE_IS_SEND)   /* send a kept block back */                                       \
-  X(NODE_LR, "LR", STREAM_COPY_IN, NODE_IS_RECEIVE) /* receive the own block again */                                  \
-  X(NODE_EV, "EV", STREAM_COPY_OUT, NODE_IS_NONE)   /* evict an activation block to host memory */                     \
-  X(NODE_LD, "LD", STREAM_COPY_IN, NODE_IS_NONE)    /* load it from there */                                           \
-  X(NODE_SW, "SW", STREAM_DISK, NODE_IS_NONE)       /* write it from host memory to disk */                            \
-  X(NODE_SR, "SR", STREAM_DISK, NODE_IS_NONE)       /* read it back */
-
-#define STREAMS(X)                                                                                                     \
-  X(STREAM_COMPUTE, "compute")                                                                                         \
-  X(STREAM_SEND, "send")                                                                                               \
-  X(STREAM_RECEIVE, "receive")                                                                                         \
-  X(STREAM_COPY_OUT, "copy_out")                                                                                       \
-  X(STREAM_COPY_IN, "copy_in")                                                                                         \
-  X(STREAM_DISK, "disk")
-
-#define X(id, ...) id,
-enum node_kind { NODE_KINDS(X) NODE_KIND_COUNT };
-enum stream { STREAMS(X) STREAM_COUNT };
-#undef X
-const char *node_kind_get_name(enum node_kind kind);
-enum stream node_kind_get_stream(enum node_kind kind);
-/* Which end of a message a kind is. */
-enum node_end { NODE_IS_NONE, NODE_IS_SEND, NODE_IS_RECEIVE };
-enum node_end node_kind_get_end(enum node_kind kind);
-const char *stream_get_name(enum stream stream);
 
 struct plan_stage {
   int32_t first_layer, n_layers; /* contiguous; stages in order cover all layers; each holds at least one */

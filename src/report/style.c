@@ -16,15 +16,6 @@ static const struct colour {
                {"offload", "#8a5fb0", "#a57fd0"}, {"other", "#777777", "#8a8f98"},  {"first", "#2a6cb0", "#6fb1f2"},
                {"band", "#bcd3ea", "#2c4763"},    {"second", "#c0661a", "#f0a050"}, {"bar", "#000000", "#000000"}};
 
-/* Colours told apart by hue and by lightness, for readers who do not see all hues; on light and on dark. */
-static const char *const kind_colours[NODE_KIND_COUNT] = {
-    [NODE_F] = "#4c86c6",  [NODE_R] = "#9b6fc0",  [NODE_B] = "#e0a030",  [NODE_I] = "#e8c060",  [NODE_W] = "#b06a28",
-    [NODE_U] = "#5a9a5a",  [NODE_SF] = "#2a5a96", [NODE_RF] = "#7ab0e0", [NODE_SB] = "#a06a10", [NODE_RB] = "#e0b868",
-    [NODE_ST] = "#777777", [NODE_RT] = "#aaaaaa", [NODE_N] = "#c05a7a",  [NODE_ES] = "#2f7f7a", [NODE_ER] = "#8fc9c4",
-    [NODE_LS] = "#4d8f3a", [NODE_LR] = "#a9d69a", [NODE_EV] = "#5b4fa0", [NODE_LD] = "#b3a9e0", [NODE_SW] = "#8a4a4a",
-    [NODE_SR] = "#d0a0a0",
-};
-
 static const char rules[] =
     "text{fill:$text}.quiet{fill:$quiet}.head{font-weight:bold;font-size:13px}"
     ".number{fill:$bar;font-size:9px;text-anchor:middle;pointer-events:none}.label{text-anchor:end}"
@@ -65,12 +56,12 @@ static void write_shade(FILE *out, const char *colour, int shade) {
 
 void style_write_rules(FILE *out, bool literal) {
   for (int k = 0; k < NODE_KIND_COUNT; k++)
-    fprintf(out, ".%s{fill:%s}", node_kind_get_name((enum node_kind)k), kind_colours[k]);
+    fprintf(out, ".%s{fill:%s}", node_kind_get_name((enum node_kind)k), node_kind_get_colour((enum node_kind)k));
   static const enum node_kind passes[] = {NODE_F, NODE_R, NODE_B, NODE_I, NODE_W};
   for (size_t k = 0; k < sizeof passes / sizeof *passes; k++)
     for (int shade = 1; shade < TIMELINE_SHADES; shade++) {
       fprintf(out, ".%s.s%d{fill:", node_kind_get_name(passes[k]), shade);
-      write_shade(out, kind_colours[passes[k]], shade);
+      write_shade(out, node_kind_get_colour(passes[k]), shade);
       fputc('}', out);
     }
   for (const char *at = rules; *at;) {
