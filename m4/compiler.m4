@@ -12,7 +12,7 @@ AC_ARG_ENABLE([sanitizers],
 PS_CFLAGS=
 PS_LDFLAGS=
 PS_NEED_FLAG([-std=gnu17])
-for ps_flag in -Wall -Wextra -Wshadow -fno-fast-math -fno-math-errno -fno-trapping-math -ffp-contract=fast; do
+for ps_flag in -Wall -Wextra -Wshadow -Werror=switch -fno-fast-math -fno-math-errno -fno-trapping-math -ffp-contract=fast; do
   PS_ADD_FLAG([$ps_flag])
 done
 
