@@ -1,24 +1,15 @@
 # shellcheck shell=bash
-# What tests/test_run_*.sh share: a folder of their own, token files, a tiny deck, jobs in front and in the background, and
+# What tests of whole runs share beside cmd_lib.sh: token files, a tiny deck, jobs in front and in the background, and
 # comparisons of what they leave. Sourced, from the build folder; ends with `finish`.
 #
 # A job is known by its run: the folder $work/RUN; what it printed is $work/RUN.out. How a job ended after a signal is read
 # from RUN/STATUS: the launcher loses exit codes then.
-set -u
-penstock=${PENSTOCK:-$PWD/penstock}
-helper=${abs_builddir:-$PWD}/tests/run_helper
-if [ -z "${MPIEXEC:-}" ] || [ "$MPIEXEC" = no ]; then
-  echo "skipped: configure found no launcher (MPIEXEC)"
-  exit 77
-fi
-export UCX_TLS=${UCX_TLS:-self,sm} OMP_NUM_THREADS=1
-read -ra launcher <<< "$MPIEXEC ${MPIEXEC_FLAGS:-}"
-factor=${TEST_TIME_FACTOR:-1}
+# shellcheck source=tests/cmd_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cmd_lib.sh"
+need_launcher
+helper=$build/tests/run_helper
 job_seconds=$((30 * factor))
-work=$(mktemp -d "$PWD/test_run-XXXXXX")
-cd "$work" || exit 1
-failures=0 checks=0
-name=start run=none output=$work/none.out code=0 shown=
+name=start run=none output=$work/none.out shown=
 : > "$output"
 
 clean_up() {
@@ -26,20 +17,12 @@ clean_up() {
   for pid in $(list_ranks ''); do kill -KILL "$pid" 2> /dev/null; done
   cd / && rm -rf "$work"
 }
-trap clean_up EXIT
 
 fail() {
   failures=$((failures + 1))
   echo "failed: $name: $*" | cut -c 1-300
   [ "$shown" = "$run $output $SECONDS" ] || tail -n 15 "$output" | sed 's/^/    /'
   shown="$run $output $SECONDS"
-}
-check() { checks=$((checks + 1)); "$@"; }
-
-finish() {
-  if [ $failures = 0 ]; then echo "$checks checks passed"; else echo "$failures of $checks checks failed"; fi
-  [ $checks -gt 0 ] && [ $failures = 0 ]
-  exit
 }
 
 # ---- inputs ----
@@ -177,7 +160,6 @@ on_own_disk() {
 
 # ---- what is to hold ----
 
-ends() { check [ "$code" = "$1" ] || fail "exit code $code, not $1"; }
 says() { check grep -qE -- "$1" "$output" || fail "no line with '$1'"; }
 says_not() { check; if grep -qE -- "$1" "$output"; then fail "a line with '$1'"; fi; }
 says_once() { check [ "$(grep -cE -- "$1" "$output")" = 1 ] || fail "not one line with '$1'"; }

@@ -2,19 +2,12 @@
 # What README, manual and the heads of decks tell to type runs as it is copied: their blocks of commands, in a folder that looks
 # like the tree. Training takes a step or two of smaller batches in place of all; decks of large models are checked in its
 # place. Blocks with words to be filled in (DECK, RUN, [--option]) say how a command is called, and are not run.
-set -u
-penstock=${PENSTOCK:-$PWD/penstock}
-source=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd)
-if [ -z "${MPIEXEC:-}" ] || [ "$MPIEXEC" = no ]; then
-  echo "skipped: configure found no launcher (MPIEXEC)"
-  exit 77
-fi
-export UCX_TLS=${UCX_TLS:-self,sm} OMP_NUM_THREADS=1 real_penstock=$penstock
-real_mpiexec="$(command -v "${MPIEXEC%% *}")${MPIEXEC#"${MPIEXEC%% *}"} ${MPIEXEC_FLAGS:-}"
+# shellcheck source=tests/cmd_lib.sh
+. "$(dirname "$0")/cmd_lib.sh"
+need_launcher
+export real_penstock=$penstock
+real_mpiexec="$(command -v "${launcher[0]}") ${launcher[*]:1}"
 export real_mpiexec
-folder=$(mktemp -d "$PWD/test_commands-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
 mkdir build bin texts
 ln -s "$source/inputs" inputs
 for i in 1 2 3; do seq $((1000 * i)) $((1000 * i + 900)) > texts/$i.txt; done
@@ -51,9 +44,8 @@ exit $code
 END
 printf '#!/bin/bash\nexec $real_mpiexec "$@"\n' > bin/mpiexec
 chmod +x build/penstock bin/mpiexec
-export PATH=$folder/bin:$PATH
+export PATH=$work/bin:$PATH
 
-failures=0 n_blocks=0
 # run_blocks FILE PREFIX: every block of lines that begin with the prefix, which is taken off.
 run_blocks() {
   local block='' line
@@ -71,12 +63,8 @@ run_block() {
   [[ $2 =~ ^(export|mkdir|cat|zcat|penstock\ [a-z]*|build/penstock|mpiexec|\./quickstart\ +#)\  ]] || return
   [[ $2 == *penstock\ [a-z]* ]] || return
   [[ $2 =~ \ \[|DECK|RUN\ |RUN$|PLAN|FILE|PBS_NODEFILE|srun ]] && return
-  n_blocks=$((n_blocks + 1))
-  PATH=$folder/build:$PATH bash -e -o pipefail -c "${2//.\/quickstart/true}" > output 2>&1 < /dev/null && return
-  failures=$((failures + 1))
-  echo "failed: a block of $1:"
-  sed 's/^/    /' <<< "$2"
-  tail -n 5 output
+  last="a block of $1"
+  check env PATH="$work/build:$PATH" bash -e -o pipefail -c "${2//.\/quickstart/true}" > out 2> err < /dev/null || fail "$2"
 }
 
 for file in README.md doc/user/quickstart.md doc/user/decks.md doc/user/predict.md doc/user/outputs.md doc/user/install.md \
@@ -84,5 +72,4 @@ for file in README.md doc/user/quickstart.md doc/user/decks.md doc/user/predict.
   run_blocks "$file" '    '
 done
 for file in inputs/quickstart.yml inputs/gpt2-124m.yml inputs/llama-small.yml; do run_blocks "$file" '#   '; done
-echo "$n_blocks blocks of commands, $failures failed"
-[ "$failures" = 0 ] && [ "$n_blocks" -ge 10 ]
+finish 10

@@ -1,41 +1,27 @@
 #!/bin/bash
 # penstock data build and check as a user meets them: files, exit codes, messages, a disk that is full, an older pair.
-set -u
-penstock=${PENSTOCK:-./penstock}
-folder=$(mktemp -d test-XXXXXX)
-trap 'rm -rf "$folder"' EXIT
-failures=0
+# shellcheck source=tests/cmd_lib.sh
+. "$(dirname "$0")/cmd_lib.sh"
+folder=$work/files
+mkdir "$folder"
 
 # expect CODE WORDS COMMAND...: the exit code, and the words somewhere in what it prints.
 expect() {
-  local code=$1 words=$2 output status
-  shift 2
-  output=$("$@" 2>&1)
-  status=$?
-  if [ "$status" != "$code" ] || [[ $output != *"$words"* ]]; then
-    echo "failed: $*"
-    echo "  exit code $status, expected $code; expected words: $words"
-    echo "  output: $output"
-    failures=$((failures + 1))
-  fi
+  call "${@:3}"
+  ends "$1"
+  check grep -qF -- "$2" out err || fail "no '$2'"
 }
 # same FILE TEXT: the file's bytes in hexadecimal.
 same() {
   local bytes
   bytes=$(od -An -v -tx1 "$1" | tr -d ' \n')
-  if [ "$bytes" != "$2" ]; then
-    echo "failed: $1 holds $bytes, expected $2"
-    failures=$((failures + 1))
-  fi
+  check [ "$bytes" = "$2" ] || fail "$1 holds $bytes, not $2"
 }
 # only NAME...: nothing else is in the folder.
 only() {
   local found
   found=$(cd "$folder" && echo *)
-  if [ "$found" != "$*" ]; then
-    echo "failed: files are $found, expected $*"
-    failures=$((failures + 1))
-  fi
+  check [ "$found" = "$*" ] || fail "files are $found, not $*"
 }
 
 printf 'Hi\n\377' > "$folder/a.txt" # its last byte is of no character, as in other encodings
@@ -86,8 +72,9 @@ same "$folder/out.bin" 480069000a00ff00000178000001c300a9000001
 
 # Files may not grow beyond 64 KiB: as on a full disk, the write fails, and the older pair stands.
 head -c 100000 /dev/zero | tr '\0' x > "$folder/large.txt"
-limited() { (ulimit -f 64 && "$@"); }
-expect 1 "writing $folder/out.bin.tmp: File too large" limited "$penstock" data build --output "$folder/out" "$folder/large.txt"
+# shellcheck disable=SC2016 # expanded by the inner shell
+expect 1 "writing $folder/out.bin.tmp: File too large" bash -c 'ulimit -f 64 && exec "$@"' - \
+  "$penstock" data build --output "$folder/out" "$folder/large.txt"
 expect 0 "no fault; 3 documents" "$penstock" data check "$folder/out"
 expect 0 "100001 tokens" "$penstock" data build --output "$folder/large" "$folder/large.txt"
 if [ -w /dev/full ]; then
@@ -178,16 +165,16 @@ for _ in {1..100}; do [ -e "$pair.bin.tmp" ] && break; sleep 0.05; done
 expect 2 "another build writes $pair" "$penstock" data build --output "$pair" "$folder/a.txt"
 printf 'slow text' >&3
 exec 3>&-
-wait $! || { echo "failed: the first of two builds: $(cat "$folder/pair/log")"; failures=$((failures + 1)); }
+wait $! || fail "the first of two builds: $(cat "$folder/pair/log")"
 expect 0 "1 document (0 empty, longest 10 tokens)" "$penstock" data check "$pair"
 rm "$folder/pair/slow" "$folder/pair/log"
 for i in {1..8}; do "$penstock" data build --output "$pair" "$folder/large.txt" > "$folder/in/log$i" 2>&1 & done
 wait
-[ "$(grep -l '1 document' "$folder"/in/log? | wc -l)" -gt 0 ] || { echo "failed: no build of eight"; failures=$((failures + 1)); }
+[ "$(grep -l '1 document' "$folder"/in/log? | wc -l)" -gt 0 ] || fail "no build of eight"
 [ "$(grep -lE '1 document|another build writes' "$folder"/in/log? | wc -l)" = 8 ] ||
-  { echo "failed: one of eight builds: $(cat "$folder"/in/log?)"; failures=$((failures + 1)); }
+  fail "one of eight builds: $(cat "$folder"/in/log?)"
 expect 0 "100001 tokens" "$penstock" data check "$pair"
-[ "$(cd "$folder/pair" && echo *)" = "p.bin p.idx" ] || { echo "failed: left: $folder/pair/*"; failures=$((failures + 1)); }
+[ "$(cd "$folder/pair" && echo *)" = "p.bin p.idx" ] || fail "left: $folder/pair/*"
 
 # A kill at any instant: the old pair or the new one, and the next build clears what is left.
 for i in {1..40}; do
@@ -209,7 +196,7 @@ mv "$pair.bin.tmp" "$pair.bin"
 expect 0 "3 tokens" "$penstock" data check "$pair"
 expect 2 "hold no text" "$penstock" data build --output "$pair" "$folder/empty.txt"
 expect 0 "3 tokens" "$penstock" data check "$pair"
-[ "$(cd "$folder/pair" && echo *)" = "p.bin p.idx" ] || { echo "failed: left: $(ls "$folder/pair")"; failures=$((failures + 1)); }
+[ "$(cd "$folder/pair" && echo *)" = "p.bin p.idx" ] || fail "left: $(ls "$folder/pair")"
 
 # Every fault of every file in one go.
 head -c 50 "$folder/out.idx" > "$folder/cut.idx"
@@ -222,4 +209,4 @@ expect 2 "which take 102 bytes; file has 50" "$penstock" data check "$folder/cut
 expect 2 "$folder/out: no fault" "$penstock" data check "$folder/cut" "$folder/out"
 expect 2 "give the prefix" "$penstock" data check "$folder/out.bin"
 
-[ "$failures" = 0 ]
+finish

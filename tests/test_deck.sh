@@ -1,34 +1,16 @@
 #!/bin/bash
 # `penstock deck` as a user meets it: exit codes, where messages go and what they name; and the generated files of the tree
 # are what this program generates.
-set -u
-penstock=${PENSTOCK:-./penstock}
-source=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd)
-folder=$(mktemp -d test_deck-XXXXXX)
-trap 'rm -rf "$OLDPWD/$folder"' EXIT
-case $penstock in /*) ;; *) penstock=$PWD/$penstock ;; esac
-cd "$folder" || exit 1
-failures=0
-
-fail() {
-  echo "failed: $*"
-  failures=$((failures + 1))
-}
+# shellcheck source=tests/cmd_lib.sh
+. "$(dirname "$0")/cmd_lib.sh"
 
 # expect CODE PATTERN ARGUMENTS...: the exit code, and a line of the output (for code 2: of standard error alone).
 expect() {
-  local code=$1 pattern=$2 got
-  shift 2
-  "$penstock" deck "$@" > out 2> err
-  got=$?
-  [ $got = "$code" ] || fail "penstock deck $*: exit code $got, not $code: $(cat err)"
-  if [ "$code" = 0 ]; then
-    grep -q -- "$pattern" out || fail "penstock deck $*: no '$pattern' in: $(cat out)"
-    [ -s err ] && fail "penstock deck $*: says on standard error: $(cat err)"
-  else
-    grep -q -- "$pattern" err || fail "penstock deck $*: no '$pattern' in: $(cat err)"
-    [ -s out ] && fail "penstock deck $*: says on standard output: $(cat out)"
-  fi
+  local says=out silent=err
+  [ "$1" = 0 ] || says=err silent=out
+  run "$1" deck "${@:3}"
+  check grep -q -- "$2" $says || fail "no '$2'"
+  is_silent $silent
 }
 
 # What is generated and kept in the tree.
@@ -168,5 +150,4 @@ expect 0 "keys without effect here, ignored: num_layers (did you mean 'num_hidde
 printf '{"model_type": "llama", "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}\n' > config.json
 expect 2 "config.json: 'rope_parameters.partial_rotary_factor' is 0.5: " config.yml
 
-[ $failures = 0 ] && echo passed
-exit $((failures > 0))
+finish

@@ -1,19 +1,8 @@
 #!/bin/bash
 # Every key of recomputation, swapping and planner obscura acts: a change of it changes what `plan --json` says, or is refused.
 # One process, no launcher.
-set -u
-penstock=${PENSTOCK:-./penstock}
-case $penstock in /*) ;; *) penstock=$PWD/penstock ;; esac
-folder=$(mktemp -d "$PWD/test_keys-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0 checks=0
-fail() {
-  failures=$((failures + 1))
-  echo "failed: $*" | cut -c 1-300
-  head -n 5 err | cut -c 1-200 | sed 's/^/    /'
-}
-check() { checks=$((checks + 1)); "$@"; }
+# shellcheck source=tests/cmd_lib.sh
+. "$(dirname "$0")/cmd_lib.sh"
 
 cat > deck.yml << 'DECK'
 run:
@@ -87,7 +76,7 @@ refused pipeline.recompute=everything 'pipeline.recompute'
 refused pipeline.swap_teir=host "swap_tier"
 refused obscura.lamda=3 "lambda"
 
-disk=(-D memory.spill_folder="$folder/spill")
+disk=(-D memory.spill_folder="$work/spill")
 base "${forced[@]}" "${disk[@]}" -D 'memory.host_limit=60000 B'
 acts 'memory.host_limit=200000 B'
 acts pipeline.swap_tier=disk
@@ -119,5 +108,4 @@ base -D pipeline.planner=1f1b -D pipeline.recompute=full
 acts pipeline.recompute_stages=2
 acts 'pipeline.recompute_stages=[3]'
 
-if [ $failures = 0 ]; then echo "$checks checks passed"; else echo "$failures of $checks checks failed"; fi
-[ $failures = 0 ]
+finish

@@ -1,53 +1,24 @@
 #!/bin/bash
 # Planner obscura trains the same bits as 1F1B on one rank, by default and with all that a deck can force: the passes one by one,
 # adjusted stages, sets of recomputation, blocks that leave; keys that cannot be are refused.
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-penstock=${PENSTOCK:-./penstock}
-case $penstock in /*) ;; *) penstock=$PWD/penstock ;; esac
-ref=$here/ref
-if [ -z "${MPIEXEC:-}" ] || [ "$MPIEXEC" = no ]; then
-  echo "skipped: configure found no launcher (MPIEXEC)"
-  exit 77
-fi
-export UCX_TLS=${UCX_TLS:-self,sm} OMP_NUM_THREADS=1
-read -ra launcher <<< "$MPIEXEC ${MPIEXEC_FLAGS:-}"
-folder=$(mktemp -d "$PWD/test_obscura-XXXXXX")
-trap 'cd / && rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0 checks=0
-
-fail() {
-  failures=$((failures + 1))
-  echo "failed: $*" | cut -c 1-300
-  head -n 5 err | cut -c 1-300 | sed 's/^/    /'
-}
-check() { checks=$((checks + 1)); "$@"; }
-# run RANKS CODE COMMAND ARGUMENT...
-run() {
-  local ranks=$1 code=$2 got where=("${launcher[@]}" -n "$1")
-  shift 2
-  [ "$ranks" = 1 ] && where=()
-  timeout -k 5 60 "${where[@]}" "$penstock" "$@" > out 2> err < /dev/null
-  got=$?
-  last="$* on $ranks"
-  check [ $got = "$code" ] || fail "$last: exit code $got, not $code"
-}
-says() { check grep -qE -- "$1" out err || fail "$last: no '$1'"; }
+# shellcheck source=tests/cmd_lib.sh
+. "$(dirname "$0")/cmd_lib.sh"
+need_launcher
+ref=$source/tests/ref
 
 # What `verify --reference` prints, but for the shape of the pipeline: losses, norms, errors of every tensor, all digits.
 strip() { grep -v '"stages"' out; }
 base() {
   file=$1
-  run 1 0 verify --reference "$ref/$file.h5" --json -D pipeline.planner=1f1b -D data.micro_batch=1
+  run_on 1 0 verify --reference "$ref/$file.h5" --json -D pipeline.planner=1f1b -D data.micro_batch=1
   strip > expected
 }
 # same RANKS ARGUMENT...
 same() {
   local ranks=$1
   shift
-  run "$ranks" 0 verify --reference "$ref/$file.h5" --json -D pipeline.planner=obscura -D data.micro_batch=1 "$@"
-  check diff <(strip) expected > differences || fail "$last: other results: $(head -n 3 differences)"
+  run_on "$ranks" 0 verify --reference "$ref/$file.h5" --json -D pipeline.planner=obscura -D data.micro_batch=1 "$@"
+  check diff <(strip) expected > differences || fail "other results: $(head -n 3 differences)"
 }
 
 base llama_full
@@ -66,13 +37,13 @@ done
 moves() {
   same "$@"
   check
-  if grep -q 'no activations leave' err; then fail "$last: none leaves"; fi
+  if grep -q 'no activations leave' err; then fail "none leaves"; fi
 }
 # All numbers of blocks that there are: 4 of 6 micro-batches go ahead on the first of two stages, all 6 on that of four. Of so
 # many and two more in turn with what comes back, lazily none has to leave with less than 3.
 for tier in host disk rank; do
   where=(-D "pipeline.swap_tier=$tier")
-  [ $tier = disk ] && where+=(-D memory.spill_folder="$folder/spill")
+  [ $tier = disk ] && where+=(-D memory.spill_folder="$work/spill")
   for beta in 0.5 0.625 1; do
     moves 2 "${where[@]}" -D obscura.adjusted_stages=1 -D obscura.lambda=3 -D obscura.beta=$beta
     for lambda in 3 4 5; do
@@ -88,11 +59,11 @@ done
 get_need() { sed -nE 's/.*what would fit: memory.device_limit of rank 0: ([0-9]+) B.*/\1/p' err; }
 for ranks in 2 4; do
   least=(verify --reference "$ref/$file.h5" -D pipeline.planner=obscura -D data.micro_batch=1)
-  run $ranks 2 "${least[@]}" -D 'memory.device_limit=1 B'
+  run_on $ranks 2 "${least[@]}" -D 'memory.device_limit=1 B'
   need=$(get_need)
-  check [ "${need:-0}" -gt 500000 ] || fail "$last: no word of what would fit"
-  run $ranks 2 "${least[@]}" -D "memory.device_limit=$((need - 1)) B"
-  says "rank 0 needs $need bytes .*, 1 bytes over its memory.device_limit of $((need - 1)) bytes"
+  check [ "${need:-0}" -gt 500000 ] || fail "no word of what would fit"
+  run_on $ranks 2 "${least[@]}" -D "memory.device_limit=$((need - 1)) B"
+  tells "rank 0 needs $need bytes .*, 1 bytes over its memory.device_limit of $((need - 1)) bytes"
   for more in 0 1 2 5 10 20; do
     same $ranks -D "memory.device_limit=$((need + need * more / 100)) B"
   done
@@ -101,7 +72,7 @@ same 4 -D obscura.adjusted_stages=1 -D obscura.lambda=5 -D obscura.beta=1
 same 4 -D obscura.adjusted_stages=2 -D obscura.lambda=4 -D obscura.beta=0.5 -D obscura.eviction=eager
 same 2 -D obscura.adjusted_stages=1 -D obscura.lambda=3 -D obscura.beta=0.25 -D pipeline.recompute=mlp
 same 4 -D obscura.adjusted_stages=2 -D obscura.lambda=4 -D obscura.beta=1 -D pipeline.swap_stages=1 \
-  -D pipeline.swap_tier=disk -D memory.spill_folder="$folder/spill"
+  -D pipeline.swap_tier=disk -D memory.spill_folder="$work/spill"
 same 4 -D obscura.adjusted_stages=2 -D obscura.lambda=4 -D obscura.beta=1 -D pipeline.swap_tier=rank
 same 4 -D obscura.adjusted_stages=1 -D obscura.lambda=3 -D obscura.beta=0.5 -D obscura.eviction=eager -D pipeline.swap_tier=rank
 base gpt2_padded
@@ -109,18 +80,17 @@ same 2 -D obscura.adjusted_stages=2
 same 4 -D obscura.adjusted_stages=3 -D obscura.lambda=3 -D obscura.beta=1 -D pipeline.recompute_early=false
 same 4 -D obscura.adjusted_stages=1 -D device.sync_messages=true
 
-run 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D obscura.adjusted_stages=3
-says 'obscura.adjusted_stages is 3; there are 2 stages'
-run 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D pipeline.recompute=full -D pipeline.recompute_stages=1
-says 'obscura.adjusted_stages'
+run_on 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D obscura.adjusted_stages=3
+tells 'obscura.adjusted_stages is 3; there are 2 stages'
+run_on 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D pipeline.recompute=full -D pipeline.recompute_stages=1
+tells 'obscura.adjusted_stages'
 
-run 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D 'pipeline.swap_stages=[2]'
-says 'pipeline.swap_stages names stage 2; the plan has stages 0 to 1'
-run 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D pipeline.swap_stages=3
-says 'pipeline.swap_stages is 3; the plan has 2 stages'
+run_on 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D 'pipeline.swap_stages=[2]'
+tells 'pipeline.swap_stages names stage 2; the plan has stages 0 to 1'
+run_on 2 2 verify --reference "$ref/gpt2_full.h5" -D pipeline.planner=obscura -D pipeline.swap_stages=3
+tells 'pipeline.swap_stages is 3; the plan has 2 stages'
 
-run 1 2 verify --reference "$ref/gpt2_full.h5" -D device.precision=bf16
-says 'device.precision is bf16, which backend cpu does not compute'
+run_on 1 2 verify --reference "$ref/gpt2_full.h5" -D device.precision=bf16
+tells 'device.precision is bf16, which backend cpu does not compute'
 
-[ $failures = 0 ] || echo "$failures of $checks checks failed"
-[ $failures = 0 ]
+finish

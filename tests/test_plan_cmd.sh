@@ -2,41 +2,16 @@
 # `penstock plan` and `penstock simulate` as a user meets them: worked examples to the digit, what is written, JSON, what is
 # compared and what is refused. One process, no launcher; nothing of MPI is started.
 # shellcheck disable=SC2016 # variables of awk
-set -u
-penstock=${PENSTOCK:-./penstock}
-case $penstock in /*) ;; *) penstock=$PWD/penstock ;; esac
-folder=$(mktemp -d "$PWD/test_plan_cmd-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0 checks=0
-
-fail() {
-  failures=$((failures + 1))
-  echo "failed: $*" | cut -c 1-300
-  head -n 12 out err | cut -c 1-200 | sed 's/^/    /'
-}
-check() { checks=$((checks + 1)); "$@"; }
-
-# run CODE COMMAND ARGUMENT...
-run() {
-  local code=$1 got
-  shift
-  timeout 60 "$penstock" "$@" > out 2> err < /dev/null
-  got=$?
-  last="penstock $*"
-  check [ $got = "$code" ] || fail "$last: exit code $got, not $code"
-}
-says() { check grep -qE -- "$1" out || fail "$last: no '$1' on standard output"; }
-warns() { check grep -qE -- "$1" err || fail "$last: no '$1' on standard error"; }
-is_silent() { check [ ! -s "$1" ] || fail "$last: says on $1: $(head -c 200 "$1")"; }
+# shellcheck source=tests/cmd_lib.sh
+. "$(dirname "$0")/cmd_lib.sh"
 
 # get KEY: a number at the top level of the JSON on `out`.
 get() { sed -nE "s/^ \"$1\": ([^,]*),?$/\1/p" out; }
-gives() { check [ "$(get "$1")" = "$2" ] || fail "$last: $1 is '$(get "$1")', not '$2'"; }
+gives() { check [ "$(get "$1")" = "$2" ] || fail "$1 is '$(get "$1")', not '$2'"; }
 # gives_near KEY VALUE: within 1e-9 of it.
 gives_near() {
   check awk -v a="$(get "$1")" -v b="$2" 'BEGIN { d = a - b; exit !(a != "" && d < 1e-9 && d > -1e-9) }' ||
-    fail "$last: $1 is '$(get "$1")', not $2"
+    fail "$1 is '$(get "$1")', not $2"
 }
 
 cat > deck.yml << 'DECK'
@@ -130,7 +105,7 @@ says '"cost_source": "preset h100, not measured"'
 run 0 simulate first.h5 -D cost.source=preset -D 'cost.uniform={forward_ms: 2}'
 says 'cost.uniform does not act: times come from cost.source preset'
 run 0 simulate first.h5 -D pipeline.stages=3 -D cost.source=preset
-check [ "$(grep -c 'warning: -D' err)" = 1 ] || fail "$last: not one warning"
+check [ "$(grep -c 'warning: -D' err)" = 1 ] || fail "not one warning"
 warns 'warning: -D pipeline.stages=3 changes nothing: the plan is made'
 run 2 simulate .
 warns 'it is a folder, not a file'
@@ -170,15 +145,15 @@ many=(-D data.global_batch=128)
 run 0 plan deck.yml "${many[@]}" --compare
 fits=$(awk '$1 == "interleaved" { print $5 }' out)
 check awk '$1 ~ /^(zb-v|zb-h1|interleaved|1f1b|adapipe|gpipe)$/ && $2 > 190 && $5 > 0.5 { n++ } END { exit n != 6 }' out ||
-  fail "$last: not six with time and peak"
+  fail "not six with time and peak"
 limit=(-D "memory.device_limit=$(awk -v m="$fits" 'BEGIN { printf "%d", (m + 0.005) * 1048576 }') B")
 run 0 plan deck.yml "${many[@]}" "${limit[@]}" --compare
 check awk '/^planner/ { body = 1; next } body && $2 ~ /^[0-9.]+$/ { if ($2 < last) bad = 1; last = $2; order = order " " $1 }
-  END { exit bad || order !~ /^ zb-v zb-h1.* interleaved.* 1f1b/ }' out || fail "$last: not by time"
+  END { exit bad || order !~ /^ zb-v zb-h1.* interleaved.* 1f1b/ }' out || fail "not by time"
 says '^(gpipe|zb-h2) .*rank 0 needs'
 run 0 plan deck.yml "${many[@]}" -D 'memory.device_limit=1000000 B' -D pipeline.recompute=none --compare
 check [ "$(awk '/^planner/ { getline; print $1; getline; print $1 }' out | xargs)" = 'bpipe 1f1b' ] ||
-  fail "$last: not the fastest that fits, with less memory first"
+  fail "not the fastest that fits, with less memory first"
 says '^zb-v .*needs'
 
 # ---- blocks that move: in text, JSON, plan.h5 and back, and not in a file of actions
@@ -187,9 +162,9 @@ run 0 plan deck.yml "${moves[@]}" -D run.folder=MOVES --export moves.csv
 says '^ +0 +0 +[1-9][0-9]* +1 +[0-9.e-]+ +100 %  rank 3$'
 says '^blocks are on their way for [0-9.]+ ms in all; [0-9.]+ % of that is hidden$'
 check awk '/^rank .*guests/ { on = 1; next } on && $1 == 0 && $4 > 0 { bad = 1 } on && $1 == 3 && $4 > 0 { kept = 1 }
-  END { exit bad || !kept }' out || fail "$last: rank 3 alone keeps blocks of others"
+  END { exit bad || !kept }' out || fail "rank 3 alone keeps blocks of others"
 check grep -q 'moves.csv has the order of passes only: the [0-9]* blocks of activations that move are in plan.h5' err ||
-  fail "$last: no word of what the file lacks"
+  fail "no word of what the file lacks"
 check [ "$(tr ',' '\n' < moves.csv | grep -cE '^[0-9]+[FB][0-9]+$')" = 64 ] || fail "moves.csv has not all passes"
 run 0 plan deck.yml "${moves[@]}" --json
 says '^   "tier": "rank",$'
@@ -243,7 +218,7 @@ says 'table there/'
 mv sized.csv beside/costs.csv
 # peaks BYTES...: of ranks 0, 1, ...
 peaks() {
-  check [ "$(sed -nE '/"peaks"/,/\]/s/.*"device_bytes": ([0-9]*).*/\1/p' out | tr '\n' ' ')" = "$* " ] || fail "$last: other peaks"
+  check [ "$(sed -nE '/"peaks"/,/\]/s/.*"device_bytes": ([0-9]*).*/\1/p' out | tr '\n' ' ')" = "$* " ] || fail "other peaks"
 }
 full=$((4 * 4 * 16384)) each=$((4 * 65536))
 first=(-D pipeline.planner=1f1b --json -D run.folder=beside/RUN)
@@ -314,8 +289,8 @@ refuse_kept() { # WANTED: for the folder as it is
   warns "$1"
   warns 'run.folder'
   is_silent out
-  check cmp -s kept.h5 KEPT/plan.h5 || fail "$last: the plan is another"
-  check [ "$(cat KEPT/report.html)" = 'the page of the run' ] || fail "$last: the page is another"
+  check cmp -s kept.h5 KEPT/plan.h5 || fail "the plan is another"
+  check [ "$(cat KEPT/report.html)" = 'the page of the run' ] || fail "the page is another"
 }
 echo 'DONE' > KEPT/STATUS
 refuse_kept 'KEPT holds a run \(DONE\): its plan.h5 would be replaced'
@@ -332,13 +307,13 @@ echo "host $(hostname) pid $$ started $(awk '{ print $22 }' /proc/$$/stat) boot 
 refuse_kept 'another job runs in KEPT: process [0-9]+ on host'
 sed -i 's/pid [0-9]* started [0-9]*/pid 999999999 started 1/' KEPT/.lock.1
 run 0 plan deck.yml -D run.folder=KEPT -D pipeline.planner=gpipe
-check cmp -s kept.h5 KEPT/plan.h5 && fail "$last: the plan is the old one"
+check cmp -s kept.h5 KEPT/plan.h5 && fail "the plan is the old one"
 : > KEPT/manifest.txt && echo step > KEPT/metrics.csv
 for file in KEPT/metrics.csv KEPT/plan.h5 KEPT/manifest.txt; do
   cp $file before
   run 2 plan deck.yml --export $file
   warns "--export $file: it is there and holds what a run or a plan left"
-  check cmp -s before $file || fail "$last: $file is another"
+  check cmp -s before $file || fail "$file is another"
 done
 
 # ---- without pipeline.stages, and inside a job of any size, the deck alone says how many ranks ----
@@ -363,5 +338,4 @@ cp limited/plan.h5 whole.h5
 check cmp -s whole.h5 limited/plan.h5 || fail "the earlier plan is gone"
 check [ ! -e limited/plan.h5.tmp ] || fail "a temporary file stays"
 
-if [ $failures = 0 ]; then echo "$checks checks passed"; else echo "$failures of $checks checks failed"; fi
-[ $failures = 0 ] && [ $checks -gt 50 ]
+finish 51

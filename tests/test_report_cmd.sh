@@ -1,30 +1,7 @@
 #!/bin/bash
 # The files of `penstock report` as a user asks for them, of a plan; and what is refused. One process, no launcher.
-set -u
-penstock=${PENSTOCK:-./penstock}
-case $penstock in /*) ;; *) penstock=$PWD/penstock ;; esac
-folder=$(mktemp -d "$PWD/test_report_cmd-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0 checks=0
-
-fail() {
-  failures=$((failures + 1))
-  echo "failed: $*"
-  head -n 12 out err | cut -c 1-200 | sed 's/^/    /'
-}
-check() { checks=$((checks + 1)); "$@"; }
-run() { # CODE ARGUMENT...
-  local code=$1 got
-  shift
-  timeout 60 "$penstock" "$@" > out 2> err < /dev/null
-  got=$?
-  last="penstock $*"
-  check [ $got = "$code" ] || fail "$last: exit code $got, not $code"
-}
-says() { check grep -qE -- "$1" out || fail "$last: no '$1' on standard output"; }
-warns() { check grep -qE -- "$1" err || fail "$last: no '$1' on standard error"; }
-is_there() { check [ -s "$1" ] || fail "$last: no $1"; }
+# shellcheck source=tests/cmd_lib.sh
+. "$(dirname "$0")/cmd_lib.sh"
 
 cat > deck.yml << 'DECK'
 run: {folder: PLAN}
@@ -47,7 +24,7 @@ run 0 plan deck.yml
 
 # ---- 4 stages, 8 micro-batches: 24 of 33 ms busy ----
 run 0 report PLAN --svg a.svg --chrome a.json --csv a.csv
-check [ ! -s err ] || fail "$last: says on standard error"
+check [ ! -s err ] || fail "says on standard error"
 says '^predicted step: 33\.000 ms$'
 says '^   3 +24\.000 +72\.7 +9\.000 +27\.3 .* 64\.00$'
 says '^written: PLAN/report.html$'
@@ -99,10 +76,9 @@ for option in svg chrome csv; do
   run 2 report PLAN --$option PLAN/plan.h5
   warns "^penstock: error: --$option PLAN/plan.h5: it is there and holds what a run or a plan left"
 done
-check cmp -s before.h5 PLAN/plan.h5 || fail "$last: the plan is another"
+check cmp -s before.h5 PLAN/plan.h5 || fail "the plan is another"
 : > PLAN/manifest.txt && echo step > PLAN/metrics.csv
 run 2 report PLAN/plan.h5 --csv PLAN/metrics.csv
-check [ "$(cat PLAN/metrics.csv)" = step ] || fail "$last: metrics.csv is another"
+check [ "$(cat PLAN/metrics.csv)" = step ] || fail "metrics.csv is another"
 
-[ $failures = 0 ] || echo "$failures of $checks checks failed"
-[ $failures = 0 ] && [ $checks -gt 25 ]
+finish 26

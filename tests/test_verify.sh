@@ -1,25 +1,18 @@
 #!/bin/bash
 # penstock verify as a user meets it: against files of known results at 1 to 4 ranks, with whole and cut steps; files that
 # were tampered with; kinds that are not built; a deck against one rank.
-set -u
-penstock=${PENSTOCK:-./penstock}
-ref=${abs_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}/tests/ref
-folder=$(mktemp -d test-XXXXXX)
-trap 'rm -rf "$folder"' EXIT
-failures=0
+# shellcheck source=tests/cmd_lib.sh
+. "$(dirname "$0")/cmd_lib.sh"
+need_launcher
+ref=$source/tests/ref
+folder=$work
 
-fail() {
-  echo "failed: $*"
-  failures=$((failures + 1))
-}
 # on RANKS ARGUMENT...: penstock on so many ranks; output in $output, exit code in $code.
 on() {
-  local ranks=$1 launcher=()
-  shift
-  # shellcheck disable=SC2206 # the flags are several words
-  [ "$ranks" = 1 ] || launcher=(${MPIEXEC:-mpiexec} ${MPIEXEC_FLAGS:-} -n "$ranks")
-  output=$(timeout -k 5 60 "${launcher[@]}" "$penstock" "$@" 2>&1 < /dev/null)
-  code=$?
+  local where=("${launcher[@]}" -n "$1")
+  [ "$1" = 1 ] && where=()
+  call "${where[@]}" "$penstock" "${@:2}" < /dev/null
+  output=$(cat out err)
 }
 # expect RANKS CODE WORDS ARGUMENT...: the exit code, and the words somewhere in what it prints, once.
 expect() {
@@ -27,8 +20,8 @@ expect() {
   shift 3
   on "$ranks" "$@"
   times=$(grep -cF -- "$words" <<< "$output")
-  [ "$code" = "$wanted" ] && [ "$times" = 1 ] && return
-  fail "$* on $ranks: exit code $code, expected $wanted; '$words' on $times lines of: $output"
+  check [ "$code $times" = "$wanted 1" ] ||
+    fail "on $ranks: exit code $code, not $wanted, or '$words' on $times lines, not one"
 }
 # number KEY: a whole number of the JSON in $output.
 number() { sed -n "s/^ *\"$1\": \([0-9]*\),*\$/\1/p" <<< "$output"; }
@@ -38,7 +31,7 @@ tampered() {
   cp "$ref/$1" "$copy"
   chmod u+w "$copy"
   shift
-  ./tests/reference_helper "$copy" "$@" || fail "cannot change $copy: $*"
+  "$build/tests/reference_helper" "$copy" "$@" || fail "cannot change $copy: $*"
 }
 
 # ---- files of known results; 2 rows a micro-batch are 3 micro-batches, 6 rows are one
@@ -108,8 +101,8 @@ expect 1 2 "verify takes" verify
 expect 2 2 "optimiser" verify --reference "$ref/gpt2_full.h5" -D optimiser.lr=1
 
 # ---- a deck against one rank
-for i in $(seq 40); do head -c $((i * 3)) "$0"; echo "$i"; done > "$folder/text.txt"
-"$penstock" data build --output "$folder/tokens" "$folder/text.txt" "$0" > /dev/null || fail "no token file"
+for i in $(seq 40); do head -c $((i * 3)) "$source/tests/test_verify.sh"; echo "$i"; done > "$folder/text.txt"
+"$penstock" data build --output "$folder/tokens" "$folder/text.txt" "$source/tests/test_verify.sh" > /dev/null || fail "no token file"
 cat > "$folder/deck.yml" << EOF
 run:
   folder: $folder/run
@@ -145,4 +138,4 @@ expect 1 0 "verify: passed" verify "$folder/deck.yml" -D pipeline.recompute=full
 expect 1 2 "absent.yml" verify "$folder/absent.yml"
 [ ! -e "$folder/run" ] || fail "verify made the run folder"
 
-[ "$failures" = 0 ]
+finish

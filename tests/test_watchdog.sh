@@ -1,17 +1,13 @@
 #!/bin/bash
 # Jobs that hang or lose a rank end by themselves, with one message that names the rank, and leave no process behind; jobs
 # that only look so go on. The jobs are hang_helper's cases. T is the hang timeout in seconds.
-set -u
-helper=${abs_builddir:?is the build folder}/tests/hang_helper
-if [ -z "${MPIEXEC:-}" ] || [ "$MPIEXEC" = no ]; then
-  echo "skipped: configure found no launcher (MPIEXEC)"
-  exit 77
-fi
+# shellcheck source=tests/cmd_lib.sh
+. "$(dirname "$0")/cmd_lib.sh"
+need_launcher
+helper=$build/tests/hang_helper
 T=2
 mark=mark-$$-$RANDOM
-output=$(mktemp)
-trap 'rm -f "$output"' EXIT
-failures=0
+output=$work/output
 
 fail() {
   failures=$((failures + 1))
@@ -26,7 +22,7 @@ left() { grep -lsa -- "[m]${mark#m}" /proc/[0-9]*/cmdline | grep -o '[0-9]\+'; }
 job() {
   name=$1
   # shellcheck disable=SC2086 # the flags are several words
-  timeout -s KILL 30 $MPIEXEC ${MPIEXEC_FLAGS:-} $2 -n 4 "$helper" "$3" $T "${4:-2}" "$mark" > "$output" 2>&1
+  timeout -s KILL 30 "${launcher[@]}" $2 -n 4 "$helper" "$3" $T "${4:-2}" "$mark" > "$output" 2>&1
   code=$?
   for _ in 1 2 3 4 5 6 7 8 9 10; do
     processes=$(left)
@@ -38,11 +34,10 @@ job() {
   kill -KILL $processes
 }
 
-has() { grep -qE -- "$1" "$output" || fail "no line with '$1'"; }
-has_not() { if grep -qE -- "$1" "$output"; then fail "a line with '$1'"; fi; }
-ends() { [ "$code" = "$1" ] || fail "exit code $code, not $1"; }
-ends_badly() { [ "$code" != 0 ] && [ "$code" != 137 ] || fail "exit code $code"; }
-says_once() { [ "$(grep -c 'penstock: error:' "$output")" = 1 ] || fail "not one error line"; }
+has() { check grep -qE -- "$1" "$output" || fail "no line with '$1'"; }
+has_not() { check; if grep -qE -- "$1" "$output"; then fail "a line with '$1'"; fi; }
+ends_badly() { check [ "$code" != 0 ] && [ "$code" != 137 ] || fail "exit code $code"; }
+says_once() { check [ "$(grep -c 'penstock: error:' "$output")" = 1 ] || fail "not one error line"; }
 
 # Of every verdict on rank R that stopped answering: who, where, since when; who waits for whom; each other rank's hook.
 names_rank() {
@@ -142,5 +137,4 @@ SLURM_NTASKS=4 timeout 20 "$helper" single $T 2 "$mark" > "$output" 2>&1
 code=$?
 ends 0
 
-[ $failures = 0 ] && echo "all cases as they should be"
-exit $((failures > 0))
+finish
