@@ -74,7 +74,7 @@ static struct plan_request make_request(const struct shape *s) {
                                .cost = s->cost,
                                .n_ranks = s->n_ranks,
                                .n_stages = s->n_ranks,
-                               .partition = PARTITION_EVEN,
+                               .partition = PARAMS_CUT_EVEN,
                                .n_micro = s->n_micro,
                                .micro = s->micro,
                                .clip = true};
@@ -215,7 +215,8 @@ static void open_deep(struct deep *deep, int32_t n_ranks, int32_t n_micro, int n
 }
 
 /* CPU seconds of planner_run; *fits: the plan is within `limit`. */
-static double measure_obscura(const struct deep *deep, bool faithful, enum swap_tier tier, int64_t limit, bool *fits) {
+static double measure_obscura(const struct deep *deep, bool faithful, enum params_swap_tier tier, int64_t limit,
+                              bool *fits) {
   const struct shape *s = &deep->shape;
   struct obscura_options options = obscura_options_default();
   struct plan_request request = make_request(s);
@@ -223,9 +224,10 @@ static double measure_obscura(const struct deep *deep, bool faithful, enum swap_
   int64_t *limits = MEM_NEW(int64_t, s->n_ranks);
   uint32_t *ops = MEM_NEW(uint32_t, s->model->n_layers);
   for (int32_t r = 0; r < s->n_ranks; r++) limits[r] = limit;
-  for (int32_t l = 0; l < s->model->n_layers; l++) ops[l] = recompute_get_ops(&s->model->layers[l], RECOMPUTE_FULL);
+  for (int32_t l = 0; l < s->model->n_layers; l++)
+    ops[l] = recompute_get_ops(&s->model->layers[l], PARAMS_RECOMPUTE_FULL);
   options.faithful = faithful;
-  request.partition = PARTITION_AUTO;
+  request.partition = PARAMS_CUT_AUTO;
   request.device_limit = limits;
   request.recompute_ops = ops;
   request.n_recompute_stages = PLAN_ALL_STAGES;
@@ -251,7 +253,7 @@ static int64_t find_limit(const struct deep *deep, int64_t most) {
   while (most - low > most / 50) {
     int64_t middle = low + (most - low) / 2;
     bool fits;
-    measure_obscura(deep, false, SWAP_TIER_HOST, middle, &fits);
+    measure_obscura(deep, false, PARAMS_SWAP_TIER_HOST, middle, &fits);
     if (fits)
       most = middle;
     else
@@ -266,9 +268,9 @@ static void print_obscura(int32_t n_ranks, int32_t n_micro, int n_blocks) {
   const int64_t most = (int64_t)80 << 30, limits[] = {most, (int64_t)(1.02 * (double)find_limit(&deep, most))};
   for (int i = 0; i < 2; i++) {
     bool fits[3];
-    double faithful = measure_obscura(&deep, true, SWAP_TIER_HOST, limits[i], &fits[0]);
-    double usual = measure_obscura(&deep, false, SWAP_TIER_HOST, limits[i], &fits[1]);
-    double any_tier = measure_obscura(&deep, false, SWAP_TIER_AUTO, limits[i], &fits[2]);
+    double faithful = measure_obscura(&deep, true, PARAMS_SWAP_TIER_HOST, limits[i], &fits[0]);
+    double usual = measure_obscura(&deep, false, PARAMS_SWAP_TIER_HOST, limits[i], &fits[1]);
+    double any_tier = measure_obscura(&deep, false, PARAMS_SWAP_TIER_AUTO, limits[i], &fits[2]);
     printf("obscura, %d ranks, %d blocks, %d micro-batches, %.1f GiB%s: faithful %.1f ms%s, default %.1f ms, any tier "
            "%.1f "
            "ms\n",

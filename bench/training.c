@@ -23,7 +23,7 @@ static int make_plan_all(struct training *t, const struct training_config *c) {
   struct plan_request request = {.model = t->model,
                                  .n_ranks = comm_get_size(t->comm),
                                  .n_stages = comm_get_size(t->comm),
-                                 .partition = c->stages ? PARTITION_LIST : PARTITION_EVEN,
+                                 .partition = c->stages ? PARAMS_CUT_LIST : PARAMS_CUT_EVEN,
                                  .partition_list = c->stages,
                                  .n_partition = c->n_stages,
                                  .n_micro = n_micro,
@@ -71,8 +71,12 @@ int training_start_all(struct training *t, const struct training_config *c) {
       .plan = t->plan,
       .backend = "cpu",
       .device = {.threads = c->threads, .cores = t->topo.cores, .n_cores = t->topo.n_cores, .limit = INT64_MAX},
-      .optimizer = {
-          .lr = 1e-4, .schedule = LR_CONSTANT, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1}};
+      .optimizer = {.lr = 1e-4,
+                    .schedule = PARAMS_SCHEDULE_CONSTANT,
+                    .beta1 = 0.9,
+                    .beta2 = 0.95,
+                    .eps = 1e-8,
+                    .weight_decay = 0.1}};
   config.optimizer.clip = 1;
   int status = comm_agree_all(t->comm, trainer_create(&config, &t->trainer));
   if (!status) trainer_init(t->trainer, 1);

@@ -81,7 +81,8 @@ static void open_case(struct adapipe_case *c, int blocks, int32_t p, int32_t m, 
   for (int32_t i = 0; i < m; i++) c->micro[i] = (struct plan_micro){2, LENGTH, 2 * LENGTH, 2 * LENGTH};
   for (int32_t r = 0; r < p; r++) c->limits[r] = INT64_MAX;
   c->ops = MEM_NEW(uint32_t, c->model->n_layers);
-  for (int32_t l = 0; l < c->model->n_layers; l++) c->ops[l] = recompute_get_ops(&c->model->layers[l], RECOMPUTE_FULL);
+  for (int32_t l = 0; l < c->model->n_layers; l++)
+    c->ops[l] = recompute_get_ops(&c->model->layers[l], PARAMS_RECOMPUTE_FULL);
   c->request = (struct plan_request){.model = c->model,
                                      .cost = c->cost,
                                      .n_ranks = p,
@@ -130,13 +131,13 @@ static struct outcome run_plan(const struct adapipe_case *c, struct plan *plan, 
 }
 
 /* 1F1B of the even partition that recomputes everything, or nothing. */
-static struct outcome run_1f1b(const struct adapipe_case *c, enum recompute_set set) {
+static struct outcome run_1f1b(const struct adapipe_case *c, enum params_recompute set) {
   struct plan_request request = c->request;
   int64_t none[MAX_RANKS];
   for (int r = 0; r < MAX_RANKS; r++) none[r] = INT64_MAX;
   request.device_limit = none;
   request.recompute_ops = NULL;
-  request.partition = PARTITION_EVEN;
+  request.partition = PARAMS_CUT_EVEN;
   struct plan *plan = NULL;
   T_CHECK(!planner_run("1f1b", &request, &plan), "%s", error_text());
   uint32_t *ops = MEM_NEW(uint32_t, c->model->n_layers);
@@ -181,13 +182,13 @@ static void test_allowed(void) {
   for (int k = 0; k < 60; k++) {
     struct adapipe_case c;
     open_case(&c, 8, 4, 8, k % 3);
-    struct outcome none = run_1f1b(&c, RECOMPUTE_NONE), full = run_1f1b(&c, RECOMPUTE_FULL);
+    struct outcome none = run_1f1b(&c, PARAMS_RECOMPUTE_NONE), full = run_1f1b(&c, PARAMS_RECOMPUTE_FULL);
     for (int32_t r = 0; r < 4; r++) {
       int64_t span = none.peaks[r] - full.peaks[r];
       c.limits[r] = none.peaks[r] - (span > 0 ? draw(span) : 0) / 2;
     }
     for (int32_t l = 0; l < c.model->n_layers && k % 2; l++)
-      c.ops[l] = recompute_get_ops(&c.model->layers[l], RECOMPUTE_MLP);
+      c.ops[l] = recompute_get_ops(&c.model->layers[l], PARAMS_RECOMPUTE_MLP);
     c.request.recompute_stages = k % 4 < 2 ? listed : NULL;
     if (k % 4 < 2) c.request.n_recompute_stages = 2;
     struct plan *plan = NULL;
@@ -214,7 +215,7 @@ static void test_limits(void) {
     int32_t p = 2 + (int32_t)draw(4), m = 1 + (int32_t)draw(12);
     struct adapipe_case c;
     open_case(&c, p + (int)draw(6), p, m, k % 3);
-    struct outcome none = run_1f1b(&c, RECOMPUTE_NONE), full = run_1f1b(&c, RECOMPUTE_FULL);
+    struct outcome none = run_1f1b(&c, PARAMS_RECOMPUTE_NONE), full = run_1f1b(&c, PARAMS_RECOMPUTE_FULL);
     int64_t slack = 3 * footprint_boundary(c.model, 2, LENGTH), most = 0;
     bool each = draw(2);
     for (int32_t r = 0; r < p; r++) {
@@ -263,7 +264,7 @@ static double search_cuts(struct adapipe_case *c, double *list, int32_t stage, i
     struct plan *plan = NULL;
     list[stage] = halves / 2.0;
     struct plan_request r = c->request;
-    r.partition = PARTITION_LIST;
+    r.partition = PARAMS_CUT_LIST;
     r.partition_list = list;
     r.n_partition = p;
     if (!planner_run("adapipe", &r, &plan)) return run_plan(c, plan, true).step;
@@ -284,7 +285,7 @@ static void test_partition(void) {
     int32_t p = 2 + k % 2, blocks = 4 + k % 3;
     struct adapipe_case c;
     open_case(&c, blocks, p, 2 + 3 * (k % 3), k % 3);
-    struct outcome none = run_1f1b(&c, RECOMPUTE_NONE), full = run_1f1b(&c, RECOMPUTE_FULL);
+    struct outcome none = run_1f1b(&c, PARAMS_RECOMPUTE_NONE), full = run_1f1b(&c, PARAMS_RECOMPUTE_FULL);
     for (int32_t r = 0; r < p; r++)
       c.limits[r] = (none.peaks[0] + full.peaks[0]) / 2 + (r == p - 1 ? none.peaks[r] : 0);
     struct plan *plan = NULL;
@@ -311,7 +312,7 @@ static void test_training(const struct train_job *job, const char *json) {
   struct plan_micro *micro = train_list_shapes(&batch);
   int64_t limits[MAX_RANKS];
   uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
-  for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL);
+  for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL);
   for (int r = 0; r < job->size; r++) limits[r] = INT64_MAX;
   struct plan_request request = {.model = model,
                                  .cost = cost,

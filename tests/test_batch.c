@@ -12,7 +12,7 @@ static uint64_t random_index;
 
 static int64_t pick(int64_t n) { return (int64_t)(rng_bits(&random_key, random_index++) % (uint64_t)n); }
 
-static struct dataset *make(int documents, enum batching batching, int64_t length) {
+static struct dataset *make(int documents, enum params_batching batching, int64_t length) {
   static int32_t lengths[100], ids[100 * 20];
   const struct dataset_file_spec file = {raw_path("batch"), -1};
   int64_t tokens = 0;
@@ -64,7 +64,7 @@ static void check_batch(const struct dataset *dataset, int64_t first, int64_t gl
   T_CHECK(shapes->tokens == tokens && shapes->labels == labels && batch->first_sample == first, "sums of shapes");
 }
 
-static void test_batches(enum batching batching) {
+static void test_batches(enum params_batching batching) {
   struct batch batch = {0}, shapes = {0};
   for (int round = 0; round < 40; round++) {
     struct dataset *dataset = make(1 + (int)pick(60) + 20, batching, 1 + pick(25));
@@ -86,7 +86,7 @@ static void test_ten_rows(void) {
   raw_write_documents(file.prefix, 8, &length, 1, ids);
   struct dataset *dataset;
   struct batch batch = {0};
-  T_CHECK(dataset_open(&file, 1, BATCHING_FIXED, 4, 4, true, 41, &dataset) == 0, "%s", error_text());
+  T_CHECK(dataset_open(&file, 1, PARAMS_BATCHING_FIXED, 4, 4, true, 41, &dataset) == 0, "%s", error_text());
   T_CHECK(dataset_count_rows(dataset) == 10, "rows");
   T_CHECK(batch_build(dataset, 0, 10, 3, &batch) == 0, "%s", error_text());
   T_CHECK(batch.n_micro == 4 && batch.micro[2].rows == 3 && batch.micro[3].rows == 1 && batch.labels == 40, "cut");
@@ -133,8 +133,8 @@ static void test_arrays(void) {
 
 int main(void) {
   int64_t before = mem_balance();
-  test_batches(BATCHING_FIXED);
-  test_batches(BATCHING_PADDED);
+  test_batches(PARAMS_BATCHING_FIXED);
+  test_batches(PARAMS_BATCHING_PADDED);
   test_ten_rows();
   test_arrays();
   T_CHECK(mem_balance() == before, "%d allocations are left", (int)(mem_balance() - before));

@@ -67,7 +67,7 @@ static struct plan *make_cut_plan(const struct model *model, const char *planner
                                  .n_ranks = p,
                                  .n_stages = p,
                                  .n_chunks = chunks,
-                                 .partition = cut ? PARTITION_LIST : PARTITION_EVEN,
+                                 .partition = cut ? PARAMS_CUT_LIST : PARAMS_CUT_EVEN,
                                  .partition_list = cut,
                                  .n_partition = p * chunks,
                                  .n_micro = 4,
@@ -204,7 +204,7 @@ static void test_uniform_recompute(void) {
   struct cost *cost = make_cost("cost: {source: uniform, uniform: {forward_ms: 1, recompute_ms: 2}}\n", model, 2);
   struct plan *plan = make_cut_plan(model, "1f1b", 2, 1, (const double[]){3, 1});
   uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
-  ops[2] = recompute_get_ops(&model->layers[2], RECOMPUTE_CMB);
+  ops[2] = recompute_get_ops(&model->layers[2], PARAMS_RECOMPUTE_CMB);
   T_CHECK(ops[2] != 0, "nothing to discard");
   recompute_put(plan, ops, (const bool[]){true, true});
   plan_freeze(plan);
@@ -488,7 +488,7 @@ static void put_random_recompute(struct plan *plan, const struct model *model) {
   bool stages[8];
   for (int s = 0; s < 8; s++) stages[s] = draw(2);
   for (int32_t l = 0; l < model->n_layers; l++)
-    ops[l] = recompute_get_ops(&model->layers[l], (enum recompute_set)draw(RECOMPUTE_SET_COUNT));
+    ops[l] = recompute_get_ops(&model->layers[l], (enum params_recompute)draw(PARAMS_recompute_COUNT));
   recompute_put(plan, ops, stages);
   vary_recompute(plan);
   T_CHECK(plan_check(plan) == STATUS_OK, "%s", error_text());

@@ -74,8 +74,8 @@ static int64_t make_file(const char *prefix, int n, int longest, int32_t *length
   return tokens;
 }
 
-static struct dataset *open_files(const struct dataset_file_spec *files, int n, enum batching batching, int64_t length,
-                                  uint64_t seed, bool shuffle) {
+static struct dataset *open_files(const struct dataset_file_spec *files, int n, enum params_batching batching,
+                                  int64_t length, uint64_t seed, bool shuffle) {
   struct dataset *dataset;
   T_CHECK(dataset_open(files, n, batching, length, seed, shuffle, 1000, &dataset) == 0, "%s", error_text());
   if (!dataset) exit(1);
@@ -84,7 +84,7 @@ static struct dataset *open_files(const struct dataset_file_spec *files, int n, 
 
 /* ---- rows ---- */
 
-static void test_rows(enum batching batching, int longest, int most) {
+static void test_rows(enum params_batching batching, int longest, int most) {
   enum { FILES = 3, DOCUMENTS = 60 };
   static struct plain plain;
   static int32_t lengths[FILES][DOCUMENTS], ids[FILES][DOCUMENTS * MAX_ROW];
@@ -93,7 +93,7 @@ static void test_rows(enum batching batching, int longest, int most) {
   for (int f = 0; f < FILES; f++) {
     files[f] = (struct dataset_file_spec){mem_format("%s/rows%d", raw_folder(), f), -1};
     int64_t tokens = make_file(files[f].prefix, DOCUMENTS, longest, lengths[f], ids[f]);
-    if (batching == BATCHING_FIXED)
+    if (batching == PARAMS_BATCHING_FIXED)
       plain_fixed(&plain, ids[f], tokens, most);
     else
       plain_padded(&plain, ids[f], lengths[f], DOCUMENTS, most);
@@ -140,7 +140,7 @@ static void test_empty_documents(void) {
   raw_write_documents(file.prefix, 4, lengths, 7, ids);
   for (int most = 1; most <= 8; most++) {
     int inputs[14] = {0}, labels[14] = {0};
-    struct dataset *dataset = open_files(&file, 1, BATCHING_PADDED, most, 3, true);
+    struct dataset *dataset = open_files(&file, 1, PARAMS_BATCHING_PADDED, most, 3, true);
     T_CHECK(strstr(dataset_get_line(dataset, 0), "7 documents (4 empty, skipped), 13 tokens"), "%s",
             dataset_get_line(dataset, 0));
     T_CHECK(!dataset_get_line(dataset, 1), "one line");
@@ -162,7 +162,7 @@ static void test_empty_documents(void) {
     }
     dataset_close(&dataset);
 
-    dataset = open_files(&file, 1, BATCHING_FIXED, most, 3, true);
+    dataset = open_files(&file, 1, PARAMS_BATCHING_FIXED, most, 3, true);
     char *words = mem_format("%d rows of %d tokens; %d tokens at the end", 12 / most, most, 12 % most);
     T_CHECK(strstr(dataset_get_line(dataset, 0), words), "no '%s' in: %s", words, dataset_get_line(dataset, 0));
     mem_free(words);
@@ -226,7 +226,7 @@ static void test_weights(bool shuffle) {
     files[f] = (struct dataset_file_spec){mem_format("%s/weight%d", raw_folder(), f), weights[f]};
     make_file(files[f].prefix, 10 + 20 * f, 30, lengths[f], ids[f]);
   }
-  struct dataset *dataset = open_files(files, FILES, BATCHING_PADDED, 8, 9, shuffle);
+  struct dataset *dataset = open_files(files, FILES, PARAMS_BATCHING_PADDED, 8, 9, shuffle);
   int64_t rows = dataset_count_rows(dataset), drawn[FILES] = {0}, *times[FILES], sum = 0;
   for (int f = 0; f < FILES; f++) {
     times[f] = calloc((size_t)dataset_count_file_rows(dataset, f), sizeof(int64_t));
@@ -269,11 +269,11 @@ static void test_resume(void) {
   for (int weighted = 0; weighted < 2; weighted++) {
     struct dataset_file_spec specs[2] = {files[0], files[1]};
     for (int f = 0; f < 2 && !weighted; f++) specs[f].weight = -1;
-    struct dataset *whole = open_files(specs, 2, BATCHING_PADDED, 6, 77, true);
+    struct dataset *whole = open_files(specs, 2, PARAMS_BATCHING_PADDED, 6, 77, true);
     int64_t n = 2 * dataset_count_rows(whole), other = 0;
-    struct dataset *seeded = open_files(specs, 2, BATCHING_PADDED, 6, 78, true);
+    struct dataset *seeded = open_files(specs, 2, PARAMS_BATCHING_PADDED, 6, 78, true);
     for (int64_t k = 0; k <= n; k++) {
-      struct dataset *again = open_files(specs, 2, BATCHING_PADDED, 6, 77, true);
+      struct dataset *again = open_files(specs, 2, PARAMS_BATCHING_PADDED, 6, 77, true);
       struct dataset_row a, b;
       int wrong = 0;
       for (int64_t i = k; i < n; i++) {
@@ -318,15 +318,15 @@ static void test_refusals(void) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct dataset *dataset;
-    int status =
-        dataset_open(cases[i].files, cases[i].n, BATCHING_FIXED, cases[i].length, 1, true, cases[i].vocab, &dataset);
+    int status = dataset_open(cases[i].files, cases[i].n, PARAMS_BATCHING_FIXED, cases[i].length, 1, true,
+                              cases[i].vocab, &dataset);
     T_CHECK(status == STATUS_MISTAKE && !dataset && strstr(error_text(), cases[i].words), "%d, no '%s' in: %s", status,
             cases[i].words, error_text());
   }
   struct dataset *dataset;
   struct dataset_row row;
   int32_t token[9], label[9];
-  T_CHECK(dataset_open(cases[0].files, 1, BATCHING_FIXED, 9, 1, true, 10, &dataset) == 0, "%s", error_text());
+  T_CHECK(dataset_open(cases[0].files, 1, PARAMS_BATCHING_FIXED, 9, 1, true, 10, &dataset) == 0, "%s", error_text());
   T_CHECK(dataset_check_vocabulary(dataset, 0, 1) == STATUS_MISTAKE, "id 10 of a vocabulary of 10");
   T_CHECK(strstr(error_text(), "refuse-a.bin: document 1, position 3: token id 10"), "%s", error_text());
   error_clear();
@@ -366,8 +366,8 @@ int main(void) {
   test_cumulative();
   for (int round = 0; round < 12; round++) {
     int most = 1 + round % 6 * 3;
-    test_rows(BATCHING_FIXED, 1 + (int)pick(50), most);
-    test_rows(BATCHING_PADDED, 1 + (int)pick(50), most);
+    test_rows(PARAMS_BATCHING_FIXED, 1 + (int)pick(50), most);
+    test_rows(PARAMS_BATCHING_PADDED, 1 + (int)pick(50), most);
   }
   test_empty_documents();
   test_apportion();

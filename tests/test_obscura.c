@@ -38,14 +38,14 @@ static bool open_pipeline(const struct order_case *c, double r, struct pipeline 
   for (int32_t i = 0; i < c->m; i++) micro[i] = (struct plan_micro){1, 4, 4, 4};
   *pipe = (struct pipeline){.model = make_tiny_model(c->p, false)};
   for (int32_t l = 0; l < pipe->model->n_layers; l++)
-    ops[l] = recompute_get_ops(&pipe->model->layers[l], RECOMPUTE_FULL);
-  if (c->steps != NONE) options.steps = (enum obscura_step)c->steps;
+    ops[l] = recompute_get_ops(&pipe->model->layers[l], PARAMS_RECOMPUTE_FULL);
+  if (c->steps != NONE) options.steps = (enum params_obscura_steps)c->steps;
   options.adjusted_stages = c->n;
   options.faithful = true;
   struct plan_request request = {.model = pipe->model,
                                  .n_ranks = c->p,
                                  .n_stages = c->p,
-                                 .partition = PARTITION_EVEN,
+                                 .partition = PARAMS_CUT_EVEN,
                                  .n_micro = c->m,
                                  .micro = micro,
                                  .recompute_ops = ops,
@@ -176,7 +176,7 @@ static void test_examples(void) {
        {"F0@0 F1@1 F2@2 F3@3 RB0@11 F4@14 RB1@15 F5@18 RB2@19 F6@22 RB3@23 F7@26 RB4@27 RB5@31 RB6@34 RB7@37",
         "F0@1 F1@2 F2@3 RB0@8 F3@11 RB1@12 F4@15 RB2@16 F5@19 RB3@20 F6@23 RB4@24 F7@27 RB5@28 RB6@31 RB7@34",
         "F0@2 F1@3 B0@6 F2@8 B1@9 F3@12 B2@13 F4@16 B3@17 F5@20 B4@21 F6@24 B5@25 F7@28 B6@29 B7@32"}},
-      {OBSCURA_STRAWMAN,
+      {PARAMS_OBSCURA_STEPS_STRAWMAN,
        2,
        1,
        36,
@@ -184,14 +184,14 @@ static void test_examples(void) {
         "F0@1 F1@2 F2@3 F3@4 F4@5 F5@6 F6@7 RB0@8 RB1@11 RB2@14 RB3@17 RB4@20 F7@23 RB5@24 RB6@27 RB7@30",
         "F0@2 F1@3 B0@6 F2@8 B1@9 F3@11 B2@12 F4@14 B3@15 F5@17 B4@18 F6@20 B5@21 F7@24 B6@25 B7@28",
         "F0@3 B0@4 F1@6 B1@7 F2@9 B2@10 F3@12 B3@13 F4@15 B4@16 F5@18 B5@19 F6@21 B6@22 F7@25 B7@26"}},
-      {OBSCURA_RELAXED,
+      {PARAMS_OBSCURA_STEPS_RELAXED,
        2,
        1,
        36,
        {"F0@0 F1@1 F2@2 F3@3 F4@4 F5@5 F6@6 F7@7 RB0@11 RB1@15 RB2@18 RB3@21 RB4@24 RB5@27 RB6@30 RB7@33",
         "F0@1 F1@2 F2@3 F3@4 F4@5 F5@6 F6@7 RB0@8 F7@11 RB1@12 RB2@15 RB3@18 RB4@21 RB5@24 RB6@27 RB7@30", plain_s2,
         plain_s3}},
-      {OBSCURA_REFINED,
+      {PARAMS_OBSCURA_STEPS_REFINED,
        3,
        0.5,
        35,
@@ -218,15 +218,15 @@ static void test_idle(void) {
       {NONE, 2, 40, 38, {4, 3, 2, 1}, {{7, 1}, {4, 0}, {2, 6}, {0, 5}}},
       {NONE, 3, 42, 39, {4, 3, 2, 1}, {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}}},
       {NONE, 4, 44, 41, {4, 3, 2, 1}, {{9, 3}, {6, 2}, {3, 1}, {0, 0}}},
-      {OBSCURA_STRAWMAN, 1, 34, 33, {8, 3, 2, 1}, {{2, 0}, {4, 2}, {2, 1}, {0, 0}}},
-      {OBSCURA_RELAXED, 1, 34, 33, {8, 3, 2, 1}, {{2, 0}, {4, 2}, {2, 1}, {0, 0}}},
-      {OBSCURA_REFINED, 1, 34, 33, {8, 3, 2, 1}, {{2, 0}, {4, 2}, {2, 1}, {0, 0}}},
-      {OBSCURA_STRAWMAN, 2, 36, 35, {8, 7, 2, 1}, {{3, 1}, {0, 0}, {2, 2}, {0, 1}}},
-      {OBSCURA_RELAXED, 2, 36, 35, {8, 7, 2, 1}, {{3, 1}, {0, 0}, {2, 1}, {0, 0}}},
-      {OBSCURA_REFINED, 2, 36, 35, {8, 7, 2, 1}, {{3, 1}, {0, 0}, {2, 1}, {0, 0}}},
-      {OBSCURA_STRAWMAN, 3, 40, 38, {8, 7, 4, 1}, {{4, 4}, {1, 3}, {0, 0}, {0, 4}}},
-      {OBSCURA_RELAXED, 3, 40, 38, {8, 7, 4, 1}, {{4, 4}, {1, 3}, {0, 0}, {0, 0}}},
-      {OBSCURA_REFINED, 3, 40, 38, {6, 5, 4, 1}, {{6, 2}, {3, 1}, {0, 0}, {0, 0}}},
+      {PARAMS_OBSCURA_STEPS_STRAWMAN, 1, 34, 33, {8, 3, 2, 1}, {{2, 0}, {4, 2}, {2, 1}, {0, 0}}},
+      {PARAMS_OBSCURA_STEPS_RELAXED, 1, 34, 33, {8, 3, 2, 1}, {{2, 0}, {4, 2}, {2, 1}, {0, 0}}},
+      {PARAMS_OBSCURA_STEPS_REFINED, 1, 34, 33, {8, 3, 2, 1}, {{2, 0}, {4, 2}, {2, 1}, {0, 0}}},
+      {PARAMS_OBSCURA_STEPS_STRAWMAN, 2, 36, 35, {8, 7, 2, 1}, {{3, 1}, {0, 0}, {2, 2}, {0, 1}}},
+      {PARAMS_OBSCURA_STEPS_RELAXED, 2, 36, 35, {8, 7, 2, 1}, {{3, 1}, {0, 0}, {2, 1}, {0, 0}}},
+      {PARAMS_OBSCURA_STEPS_REFINED, 2, 36, 35, {8, 7, 2, 1}, {{3, 1}, {0, 0}, {2, 1}, {0, 0}}},
+      {PARAMS_OBSCURA_STEPS_STRAWMAN, 3, 40, 38, {8, 7, 4, 1}, {{4, 4}, {1, 3}, {0, 0}, {0, 4}}},
+      {PARAMS_OBSCURA_STEPS_RELAXED, 3, 40, 38, {8, 7, 4, 1}, {{4, 4}, {1, 3}, {0, 0}, {0, 0}}},
+      {PARAMS_OBSCURA_STEPS_REFINED, 3, 40, 38, {6, 5, 4, 1}, {{6, 2}, {3, 1}, {0, 0}, {0, 0}}},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct pipeline pipe;
@@ -269,13 +269,14 @@ static void test_table(void) {
     T_CHECK(is_near(time_case((struct order_case){NONE, 4, m, 0, false}, r), rows[i].plain), "row %zu", i);
     T_CHECK(is_near(time_case((struct order_case){NONE, 4, m, 4, false}, r), rows[i].all), "row %zu", i);
     for (int n = 1; n <= 3; n++)
-      for (int steps = NONE; steps <= OBSCURA_REFINED; steps++) {
+      for (int steps = NONE; steps <= PARAMS_OBSCURA_STEPS_REFINED; steps++) {
         struct pipeline pipe;
-        double expected = rows[i].steps[n - 1][steps == OBSCURA_REFINED ? OBSCURA_RELAXED + 1 : steps + 1];
+        double expected =
+            rows[i].steps[n - 1][steps == PARAMS_OBSCURA_STEPS_REFINED ? PARAMS_OBSCURA_STEPS_RELAXED + 1 : steps + 1];
         if (!open_pipeline(&(struct order_case){steps, 4, m, n, false}, r, &pipe)) continue;
         double makespan = run(&pipe, r)->makespan;
         T_CHECK(is_near(makespan, expected), "row %zu n %d steps %d: %g", i, n, steps, makespan);
-        for (int32_t s = 0; s < 4 && m >= 12 && steps == OBSCURA_REFINED; s++)
+        for (int32_t s = 0; s < 4 && m >= 12 && steps == PARAMS_OBSCURA_STEPS_REFINED; s++)
           T_CHECK(get_peak(pipe.plan, s) == peaks[n - 1][s], "m %d n %d stage %d", m, n, (int)s);
         close_pipeline(&pipe);
       }
@@ -311,7 +312,7 @@ static double time_quickly(const struct plan *plan, const struct obscura_model *
 /* Eq. 3, its solution, the quick time and the simulated makespan are the same; the peaks are the counts. */
 static void check_model(int p, int m, int n, double r) {
   struct pipeline pipe;
-  if (!open_pipeline(&(struct order_case){OBSCURA_REFINED, p, m, n, false}, r, &pipe)) return;
+  if (!open_pipeline(&(struct order_case){PARAMS_OBSCURA_STEPS_REFINED, p, m, n, false}, r, &pipe)) return;
   struct obscura_model model = make_model(p, m, n, r);
   double makespan = run(&pipe, r)->makespan, time = obscura_model_get_time(&model, 0);
   T_CHECK(is_near(makespan, time), "p %d m %d n %d r %g: %g, Eq. 3 %g", p, m, n, r, makespan, time);
@@ -340,10 +341,10 @@ static void test_refinement(void) {
       for (int n = 1; n <= p; n++) {
         double r = n % 2 ? 0.39 : 1, steps[3];
         for (int k = 0; k < 3; k++) steps[k] = time_case((struct order_case){k, p, m, n, false}, r);
-        T_CHECK(is_near(steps[OBSCURA_RELAXED], steps[OBSCURA_REFINED]), "p %d m %d n %d: %g, %g", p, m, n, steps[1],
-                steps[2]);
-        T_CHECK(steps[OBSCURA_STRAWMAN] > steps[OBSCURA_RELAXED] - 1e-9, "p %d m %d n %d: %g, %g", p, m, n, steps[0],
-                steps[1]);
+        T_CHECK(is_near(steps[PARAMS_OBSCURA_STEPS_RELAXED], steps[PARAMS_OBSCURA_STEPS_REFINED]),
+                "p %d m %d n %d: %g, %g", p, m, n, steps[1], steps[2]);
+        T_CHECK(steps[PARAMS_OBSCURA_STEPS_STRAWMAN] > steps[PARAMS_OBSCURA_STEPS_RELAXED] - 1e-9,
+                "p %d m %d n %d: %g, %g", p, m, n, steps[0], steps[1]);
       }
 }
 
@@ -414,10 +415,10 @@ static void test_gains(void) {
     struct obscura_model model = make_model(8, rows[i].m, rows[i].n, rows[i].r);
     double gain = 4.0 * (rows[i].m + 7) / obscura_model_get_time(&model, 0);
     T_CHECK(fabs(gain - rows[i].gain) < 6e-4, "n %d m %d r %g: %g", rows[i].n, rows[i].m, rows[i].r, gain);
-    double run_gain =
-        4.0 * (rows[i].m + 7) /
-        time_case((struct order_case){OBSCURA_REFINED, 8, rows[i].m > 64 ? 64 : rows[i].m, rows[i].n, false},
-                  rows[i].r);
+    double run_gain = 4.0 * (rows[i].m + 7) /
+                      time_case((struct order_case){PARAMS_OBSCURA_STEPS_REFINED, 8, rows[i].m > 64 ? 64 : rows[i].m,
+                                                    rows[i].n, false},
+                                rows[i].r);
     if (rows[i].m <= 64) T_CHECK(is_near(gain, run_gain), "n %d m %d: %g", rows[i].n, rows[i].m, run_gain);
   }
 }

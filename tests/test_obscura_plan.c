@@ -38,7 +38,8 @@ static void open_case(struct plan_case *c, int blocks, int32_t p, int32_t m, int
   *c = (struct plan_case){.model = make_tiny_model(blocks, blocks % 2), .options = obscura_options_default()};
   c->cost = make_cost_case(costs[costs_of], c->model, p);
   c->ops = MEM_NEW(uint32_t, c->model->n_layers);
-  for (int32_t l = 0; l < c->model->n_layers; l++) c->ops[l] = recompute_get_ops(&c->model->layers[l], RECOMPUTE_FULL);
+  for (int32_t l = 0; l < c->model->n_layers; l++)
+    c->ops[l] = recompute_get_ops(&c->model->layers[l], PARAMS_RECOMPUTE_FULL);
   for (int32_t i = 0; i < m; i++) c->micro[i] = (struct plan_micro){2, LENGTH, 2 * LENGTH, 2 * LENGTH};
   for (int32_t r = 0; r < p; r++) c->limits[r] = INT64_MAX;
   c->request = (struct plan_request){.model = c->model,
@@ -56,7 +57,7 @@ static void open_case(struct plan_case *c, int blocks, int32_t p, int32_t m, int
                                      .obscura = &c->options,
                                      .simulate = true,
                                      .may_swap = true,
-                                     .swap_tier = SWAP_TIER_AUTO};
+                                     .swap_tier = PARAMS_SWAP_TIER_AUTO};
 }
 
 static void close_case(struct plan_case *c) {
@@ -144,7 +145,7 @@ static void test_never_slower(void) {
     open_case(&c, p + (int)draw(p + 3), p, m, trial % 3);
     draw_limits(&c, (int)draw(11));
     c.request.may_swap = draw(2);
-    if (draw(4) == 0) c.request.partition = PARTITION_EVEN;
+    if (draw(4) == 0) c.request.partition = PARAMS_CUT_EVEN;
     if (trial % 5 == 4) c.micro[m - 1] = (struct plan_micro){1, LENGTH, LENGTH, LENGTH};
     check_never_slower(&c, trial);
     close_case(&c);
@@ -159,7 +160,7 @@ static void test_swap_helps(void) {
     struct plan_case c;
     int64_t plain[MAX_RANKS];
     open_case(&c, 2 * p, p, 60, 1);
-    c.request.partition = PARTITION_EVEN;
+    c.request.partition = PARAMS_CUT_EVEN;
     c.request.n_recompute_stages = 0;
     double ideal = time_planner(&c, "1f1b", plain);
     c.request.n_recompute_stages = PLAN_ALL_STAGES;
@@ -217,9 +218,9 @@ static void check_by_hand(int32_t lambda, double beta, const char *note) {
 }
 
 static void test_by_hand(void) {
-  check_by_hand(OBSCURA_AUTO, OBSCURA_AUTO, NULL);
-  check_by_hand(0, OBSCURA_AUTO, NULL);
-  check_by_hand(OBSCURA_AUTO, 0, NULL);
+  check_by_hand(PARAMS_AUTO, PARAMS_AUTO, NULL);
+  check_by_hand(0, PARAMS_AUTO, NULL);
+  check_by_hand(PARAMS_AUTO, 0, NULL);
   check_by_hand(4, 1, NULL);
   check_by_hand(1000000, 1, "obscura.lambda is 1000000, but no activations leave");
 }
@@ -254,22 +255,22 @@ static void test_without_costs(void) {
 
 /* What the deck names may be discarded, and nothing else; so may it in adapipe, which is never faster. */
 static void test_named(void) {
-  static const enum recompute_set sets[] = {RECOMPUTE_MLP, RECOMPUTE_NONE, RECOMPUTE_CMB};
+  static const enum params_recompute sets[] = {PARAMS_RECOMPUTE_MLP, PARAMS_RECOMPUTE_NONE, PARAMS_RECOMPUTE_CMB};
   int n_parts = 0;
   for (int trial = 0; trial < 18; trial++) {
     struct plan_case c;
     struct plan *plan = NULL;
-    enum recompute_set set = sets[trial % 3];
+    enum params_recompute set = sets[trial % 3];
     open_case(&c, 12, 4, 12, 0);
     draw_limits(&c, 5 + trial / 6);
     for (int32_t l = 0; l < c.model->n_layers; l++) c.ops[l] = recompute_get_ops(&c.model->layers[l], set);
     c.request.recompute_as_needed = false;
-    if (set == RECOMPUTE_NONE) c.request.recompute_ops = NULL;
+    if (set == PARAMS_RECOMPUTE_NONE) c.request.recompute_ops = NULL;
     T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
     for (int32_t k = 0; plan && k < plan->n_recompute; k++) {
       const struct plan_recompute *r = &plan->recompute[k];
-      T_CHECK(set != RECOMPUTE_NONE && !(r->ops & ~c.ops[r->layer]), "trial %d layer %d: %x", trial, (int)r->layer,
-              (unsigned)r->ops);
+      T_CHECK(set != PARAMS_RECOMPUTE_NONE && !(r->ops & ~c.ops[r->layer]), "trial %d layer %d: %x", trial,
+              (int)r->layer, (unsigned)r->ops);
       n_parts += r->ops != c.ops[r->layer];
     }
     plan_destroy(&plan);
@@ -295,8 +296,8 @@ static void check_forced(int32_t p, int32_t m, int32_t n, bool faithful) {
   open_case(&c, p, p, m, 0);
   c.options.adjusted_stages = n;
   c.options.faithful = faithful;
-  c.options.steps = OBSCURA_REFINED;
-  c.request.partition = PARTITION_EVEN;
+  c.options.steps = PARAMS_OBSCURA_STEPS_REFINED;
+  c.request.partition = PARAMS_CUT_EVEN;
   if (n % 2) draw_limits(&c, 2);
   struct obscura_model model = {.n_stages = p, .n_micro = m, .n_adjusted = n};
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "p %d m %d n %d: %s", p, m, n, error_text());
@@ -321,7 +322,7 @@ static void test_forced(void) {
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_MISTAKE && strstr(error_text(), "there are 4 stages"),
           "%s", error_text());
   error_clear();
-  c.options.adjusted_stages = OBSCURA_AUTO;
+  c.options.adjusted_stages = PARAMS_AUTO;
   c.request.n_recompute_stages = 2;
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_MISTAKE && strstr(error_text(), "recompute_stages"), "%s",
           error_text());
@@ -333,7 +334,7 @@ static void test_forced(void) {
 static void test_identify(void) {
   struct plan_case c;
   open_case(&c, 8, 4, 16, 0);
-  c.request.partition = PARTITION_EVEN;
+  c.request.partition = PARAMS_CUT_EVEN;
   c.options.faithful = true;
   c.request.recompute_early = false;
   c.request.may_swap = false;
@@ -345,7 +346,7 @@ static void test_identify(void) {
     struct plan *plan = NULL;
     for (int32_t r = 0; r < 4; r++) c.limits[r] = r == k ? plain[r] - plain[r] / 20 : INT64_MAX;
     for (int cmb = 0; cmb < 2; cmb++) {
-      c.options.steps = cmb ? OBSCURA_CMB : OBSCURA_REFINED;
+      c.options.steps = cmb ? PARAMS_OBSCURA_STEPS_CMB : PARAMS_OBSCURA_STEPS_REFINED;
       T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
       int32_t ahead = plan ? count_ahead(plan, 0) : 0;
       T_CHECK(cmb ? ahead == 4 : ahead > 4, "stage %d over its limit, cmb %d: %d ahead", (int)k, cmb, (int)ahead);
@@ -388,9 +389,9 @@ static void check_blocks(bool eager, double beta) {
   struct plan *plan = NULL;
   struct dag *dag = NULL;
   open_case(&c, 8, 8, 40, 0);
-  c.request.partition = PARTITION_EVEN;
+  c.request.partition = PARAMS_CUT_EVEN;
   c.options.adjusted_stages = 3;
-  c.options.steps = OBSCURA_SWAP;
+  c.options.steps = PARAMS_OBSCURA_STEPS_SWAP;
   c.options.lambda = 4;
   c.options.beta = beta;
   c.options.eager = eager;
@@ -416,9 +417,9 @@ static int32_t count_moves(bool eager) {
   struct plan_case c;
   struct plan *plan = NULL;
   open_case(&c, 8, 8, 40, 0);
-  c.request.partition = PARTITION_EVEN;
-  c.options =
-      (struct obscura_options){.steps = OBSCURA_SWAP, .adjusted_stages = 3, .lambda = 4, .beta = 1, .eager = eager};
+  c.request.partition = PARAMS_CUT_EVEN;
+  c.options = (struct obscura_options){
+      .steps = PARAMS_OBSCURA_STEPS_SWAP, .adjusted_stages = 3, .lambda = 4, .beta = 1, .eager = eager};
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
   int32_t n = plan ? plan->n_moves : 0;
   plan_destroy(&plan);
@@ -441,9 +442,9 @@ static void check_spill(bool eager, int32_t room) {
   struct dag *dag = NULL;
   int64_t host[MAX_RANKS], disk[MAX_RANKS], parts[DAG_BLOCK_PARTS], most = 0;
   open_case(&c, 8, 8, 40, 0);
-  c.request.partition = PARTITION_EVEN;
-  c.options =
-      (struct obscura_options){.steps = OBSCURA_SWAP, .adjusted_stages = 3, .lambda = 8, .beta = 1, .eager = eager};
+  c.request.partition = PARAMS_CUT_EVEN;
+  c.options = (struct obscura_options){
+      .steps = PARAMS_OBSCURA_STEPS_SWAP, .adjusted_stages = 3, .lambda = 8, .beta = 1, .eager = eager};
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
   for (int32_t k = 0; plan && k < plan->n_moves; k++) {
     int64_t bytes = dag_measure_block(plan, c.model, plan->moves[k].stage, 0, parts);
@@ -472,9 +473,9 @@ static void check_least_host(int32_t lambda, bool eager) {
   struct plan_case c;
   int64_t host[MAX_RANKS], disk[MAX_RANKS];
   open_case(&c, 8, 8, 40, 0);
-  c.request.partition = PARTITION_EVEN;
+  c.request.partition = PARAMS_CUT_EVEN;
   c.options = (struct obscura_options){
-      .steps = OBSCURA_SWAP, .adjusted_stages = 2, .lambda = lambda, .beta = 1, .eager = eager};
+      .steps = PARAMS_OBSCURA_STEPS_SWAP, .adjusted_stages = 2, .lambda = lambda, .beta = 1, .eager = eager};
   for (int32_t r = 0; r < 8; r++) host[r] = 1;
   for (int32_t r = 0; r < 8; r++) disk[r] = INT64_MAX;
   c.request.host_limit = host;
@@ -505,19 +506,19 @@ static void test_spill(void) {
 
 /* The tier and the stages that the deck names: nothing on disk with host; with disk all that have the time; no block of a stage
  * that is not named, forced or found out. */
-static void check_where(enum swap_tier tier, const bool *stages, bool forced) {
+static void check_where(enum params_swap_tier tier, const bool *stages, bool forced) {
   struct plan_case c;
   struct plan *plan = NULL;
   int64_t host[MAX_RANKS], disk[MAX_RANKS];
   int32_t count[PLAN_TIER_COUNT] = {0};
   open_case(&c, 8, 8, 40, 0);
-  c.request.partition = PARTITION_EVEN;
+  c.request.partition = PARAMS_CUT_EVEN;
   if (forced)
-    c.options =
-        (struct obscura_options){.steps = OBSCURA_SWAP, .adjusted_stages = 3, .lambda = 8, .beta = 1, .eager = false};
+    c.options = (struct obscura_options){
+        .steps = PARAMS_OBSCURA_STEPS_SWAP, .adjusted_stages = 3, .lambda = 8, .beta = 1, .eager = false};
   else
     draw_limits(&c, 4);
-  for (int32_t r = 0; r < 8; r++) host[r] = tier == SWAP_TIER_HOST ? 1 : INT64_MAX;
+  for (int32_t r = 0; r < 8; r++) host[r] = tier == PARAMS_SWAP_TIER_HOST ? 1 : INT64_MAX;
   for (int32_t r = 0; r < 8; r++) disk[r] = INT64_MAX;
   c.request.host_limit = host;
   c.request.disk_limit = disk;
@@ -531,7 +532,7 @@ static void check_where(enum swap_tier tier, const bool *stages, bool forced) {
   }
   if (forced) {
     T_CHECK(plan && plan->n_moves > 0, "tier %d: none leaves", (int)tier);
-    T_CHECK(tier == SWAP_TIER_DISK ? count[PLAN_TIER_DISK] > count[PLAN_TIER_HOST] : count[PLAN_TIER_DISK] == 0,
+    T_CHECK(tier == PARAMS_SWAP_TIER_DISK ? count[PLAN_TIER_DISK] > count[PLAN_TIER_HOST] : count[PLAN_TIER_DISK] == 0,
             "tier %d: %d in host memory, %d on disk", (int)tier, (int)count[PLAN_TIER_HOST],
             (int)count[PLAN_TIER_DISK]);
   }
@@ -544,13 +545,14 @@ static void test_peers(void) {
   struct plan_case c;
   struct plan *plan = NULL;
   open_case(&c, 8, 8, 40, 0);
-  c.request.partition = PARTITION_EVEN;
-  c.options = (struct obscura_options){.steps = OBSCURA_SWAP, .adjusted_stages = 3, .lambda = 4, .beta = 1};
+  c.request.partition = PARAMS_CUT_EVEN;
+  c.options =
+      (struct obscura_options){.steps = PARAMS_OBSCURA_STEPS_SWAP, .adjusted_stages = 3, .lambda = 4, .beta = 1};
   int64_t peaks[MAX_RANKS];
   int32_t least = 1;
   time_planner(&c, "obscura", peaks);
   for (int32_t r = 2; r < 8; r++) least = peaks[r] < peaks[least] ? r : least;
-  c.request.swap_tier = SWAP_TIER_RANK;
+  c.request.swap_tier = PARAMS_SWAP_TIER_RANK;
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK && plan->n_moves > 0, "%s", error_text());
   for (int32_t k = 0; plan && k < plan->n_moves; k++)
     T_CHECK(plan->moves[k].tier == PLAN_TIER_RANK && plan->moves[k].peer >= 3 &&
@@ -574,11 +576,11 @@ static void test_ranks_help(void) {
     open_case(&c, p + (int)draw(p + 3), p, m, trial % 2 ? 3 : trial % 3);
     draw_limits(&c, 1 + (int)draw(9));
     if (draw(2)) c.limits[p - 1] = c.limits[p - 2] = INT64_MAX;
-    c.request.swap_tier = SWAP_TIER_AUTO;
+    c.request.swap_tier = PARAMS_SWAP_TIER_AUTO;
     double with = time_planner(&c, "obscura", NULL);
-    c.request.swap_tier = SWAP_TIER_HOST;
+    c.request.swap_tier = PARAMS_SWAP_TIER_HOST;
     double without = time_planner(&c, "obscura", NULL);
-    c.request.swap_tier = SWAP_TIER_RANK;
+    c.request.swap_tier = PARAMS_SWAP_TIER_RANK;
     double only = time_planner(&c, "obscura", NULL);
     c.request.may_swap = false;
     double none = time_planner(&c, "obscura", NULL);
@@ -602,9 +604,9 @@ static void test_ranks_help(void) {
 static void test_where(void) {
   static const bool second[MAX_RANKS] = {[1] = true};
   for (int forced = 0; forced < 2; forced++) {
-    check_where(SWAP_TIER_HOST, NULL, forced);
-    check_where(SWAP_TIER_DISK, NULL, forced);
-    check_where(SWAP_TIER_AUTO, second, forced);
+    check_where(PARAMS_SWAP_TIER_HOST, NULL, forced);
+    check_where(PARAMS_SWAP_TIER_DISK, NULL, forced);
+    check_where(PARAMS_SWAP_TIER_AUTO, second, forced);
   }
 }
 
@@ -623,7 +625,7 @@ static void test_partition(void) {
     c.request.recompute_early = false;
     c.request.may_swap = false;
     for (int k = 0; k < 2; k++) {
-      c.options.steps = k ? OBSCURA_PARTITION : OBSCURA_SWAP;
+      c.options.steps = k ? PARAMS_OBSCURA_STEPS_PARTITION : PARAMS_OBSCURA_STEPS_SWAP;
       T_CHECK(planner_run("obscura", &c.request, &plan[k]) == STATUS_OK, "%s", error_text());
       seconds[k] = planner_evaluate(&c.request, plan[k], NULL);
     }
@@ -669,8 +671,8 @@ static void test_at_the_limit(void) {
     struct plan *plan = NULL;
     int64_t peaks[MAX_RANKS], again[MAX_RANKS];
     open_case(&c, 8, 4, 16, trial % 4 < 2 ? 0 : 1);
-    c.request.partition = PARTITION_EVEN;
-    c.options = (struct obscura_options){.steps = OBSCURA_SWAP,
+    c.request.partition = PARAMS_CUT_EVEN;
+    c.options = (struct obscura_options){.steps = PARAMS_OBSCURA_STEPS_SWAP,
                                          .adjusted_stages = 1 + trial % 2,
                                          .lambda = 2 + trial / 4,
                                          .beta = 1,

@@ -183,7 +183,7 @@ static bool is_allowed(const struct programme_case *c, const struct choice *choi
 static bool may_take_blocks(const struct programme_case *c, int32_t lambda) {
   const struct obscura_options *o = &c->x.options;
   int32_t k = c->n_adjusted - 1, p = c->request.n_stages;
-  if (o->lambda != OBSCURA_AUTO) return lambda == (c->request.may_swap ? o->lambda : 0);
+  if (o->lambda != PARAMS_AUTO) return lambda == (c->request.may_swap ? o->lambda : 0);
   if (lambda == 0) return true;
   return c->request.may_swap && (!o->faithful || (lambda >= 2 && lambda <= p - k - 2));
 }
@@ -197,7 +197,7 @@ static double find_best(const struct programme_case *c, struct choice *best) {
     for (int b = lambda ? 1 : 0; b <= (lambda ? EIGHTHS : 0) && may_take_blocks(c, lambda); b++)
       for (int i = 0; i < n; i++) {
         struct choice choice = {lambda, (double)b / EIGHTHS, discards[i]};
-        if (c->x.options.beta != OBSCURA_AUTO && lambda) choice.beta = c->x.options.beta;
+        if (c->x.options.beta != PARAMS_AUTO && lambda) choice.beta = c->x.options.beta;
         if (!is_allowed(c, &choice)) continue;
         double seconds = get_seconds(c, &choice);
         if (seconds < least) *best = choice;
@@ -217,14 +217,14 @@ static void open_programme(struct programme_case *c, int32_t p, int32_t n_adjust
   uint64_t kind = draw(3);
   uint32_t some = (uint32_t)draw(UINT32_MAX);
   for (int32_t l = 0; l < model->n_layers; l++)
-    c->ops[l] = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL) & (kind ? UINT32_MAX : some);
+    c->ops[l] = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL) & (kind ? UINT32_MAX : some);
   for (int32_t i = 0; i < m; i++) c->micro[i] = (struct plan_micro){ROWS, LENGTH, ROWS * LENGTH, ROWS * LENGTH};
   for (int32_t s = 0; s < p; s++) c->limits[s] = INT64_MAX;
   c->request = (struct plan_request){.model = model,
                                      .cost = make_cost_case(costs->yaml, model, p),
                                      .n_ranks = p,
                                      .n_stages = p,
-                                     .partition = PARTITION_EVEN,
+                                     .partition = PARAMS_CUT_EVEN,
                                      .n_micro = m,
                                      .micro = c->micro,
                                      .device_limit = c->limits,
@@ -232,7 +232,7 @@ static void open_programme(struct programme_case *c, int32_t p, int32_t n_adjust
                                      .n_recompute_stages = PLAN_ALL_STAGES,
                                      .recompute_as_needed = true,
                                      .may_swap = draw(8) > 0,
-                                     .swap_tier = SWAP_TIER_HOST};
+                                     .swap_tier = PARAMS_SWAP_TIER_HOST};
   T_CHECK(!partition_make(&c->request, c->stages), "%s", error_text());
   c->x = (struct obscura){.request = &c->request,
                           .options = obscura_options_default(),
@@ -298,7 +298,7 @@ static void check_case(struct programme_case *c, const char *name) {
   struct choice best = {0}, own;
   double seconds = find_best(c, &best);
   struct obscura_draft *d = obscura_draft_create(&c->x, c->stages);
-  obscura_draft_order(&c->x, d, c->n_adjusted, OBSCURA_REFINED);
+  obscura_draft_order(&c->x, d, c->n_adjusted, PARAMS_OBSCURA_STEPS_REFINED);
   obscura_solve(&c->x, &d);
   int32_t k = c->n_adjusted - 1;
   own = (struct choice){d->lambda[k], d->beta, {d->discarded[k], d->recompute[k]}};

@@ -42,7 +42,7 @@ static void put_moves(struct spill_case *c) {
                                      .disk_end = -1};
 }
 
-static void spill(struct spill_case *c, enum swap_tier tier) {
+static void spill(struct spill_case *c, enum params_swap_tier tier) {
   c->request = (struct plan_request){
       .model = c->model, .n_ranks = 1, .host_limit = &c->host, .disk_limit = &c->disk, .swap_tier = tier};
   struct obscura x = {.request = &c->request, .n_stages = 1};
@@ -57,7 +57,7 @@ static void test_by_hand(void) {
   open_case(&c, MICROS);
   put_moves(&c);
   c.host = 4 * BYTES + BYTES / 2;
-  spill(&c, SWAP_TIER_AUTO);
+  spill(&c, PARAMS_SWAP_TIER_AUTO);
   for (int32_t i = 0; i < MICROS; i++) {
     const struct plan_move *m = &c.moves[i];
     T_CHECK(m->disk_start == places[i][0] && m->disk_end == places[i][1], "block %d: %d to %d, not %d to %d", (int)i,
@@ -67,7 +67,7 @@ static void test_by_hand(void) {
   close_case(&c);
 }
 
-static int32_t count_on_disk(int64_t host, int64_t disk, enum swap_tier tier) {
+static int32_t count_on_disk(int64_t host, int64_t disk, enum params_swap_tier tier) {
   struct spill_case c;
   int32_t n = 0;
   open_case(&c, MICROS);
@@ -83,15 +83,16 @@ static int32_t count_on_disk(int64_t host, int64_t disk, enum swap_tier tier) {
 /* At action 8 all eight are in host memory: that decides, to the byte. Where nothing may go to disk none does; with
  * tier disk all that can. */
 static void test_totals(void) {
-  T_CHECK(count_on_disk(MICROS * BYTES, INT64_MAX, SWAP_TIER_AUTO) == 0, "there is room for all");
-  T_CHECK(count_on_disk(MICROS * BYTES - 1, INT64_MAX, SWAP_TIER_AUTO) == 1, "one byte less");
-  T_CHECK(count_on_disk(INT64_MAX, INT64_MAX, SWAP_TIER_AUTO) == 0, "no limit");
-  T_CHECK(count_on_disk(0, 0, SWAP_TIER_AUTO) == 0 && count_on_disk(0, 0, SWAP_TIER_DISK) == 0, "no disk");
-  T_CHECK(count_on_disk(0, INT64_MAX, SWAP_TIER_HOST) == 0, "tier host");
-  T_CHECK(count_on_disk(0, INT64_MAX, SWAP_TIER_AUTO) == MICROS, "no host memory: %d on disk",
-          (int)count_on_disk(0, INT64_MAX, SWAP_TIER_AUTO));
-  T_CHECK(count_on_disk(INT64_MAX - 1, INT64_MAX, SWAP_TIER_DISK) == MICROS, "tier disk");
-  T_CHECK(count_on_disk(0, 1, SWAP_TIER_AUTO) == MICROS, "how much a disk has is for the evaluation to find");
+  T_CHECK(count_on_disk(MICROS * BYTES, INT64_MAX, PARAMS_SWAP_TIER_AUTO) == 0, "there is room for all");
+  T_CHECK(count_on_disk(MICROS * BYTES - 1, INT64_MAX, PARAMS_SWAP_TIER_AUTO) == 1, "one byte less");
+  T_CHECK(count_on_disk(INT64_MAX, INT64_MAX, PARAMS_SWAP_TIER_AUTO) == 0, "no limit");
+  T_CHECK(count_on_disk(0, 0, PARAMS_SWAP_TIER_AUTO) == 0 && count_on_disk(0, 0, PARAMS_SWAP_TIER_DISK) == 0,
+          "no disk");
+  T_CHECK(count_on_disk(0, INT64_MAX, PARAMS_SWAP_TIER_HOST) == 0, "tier host");
+  T_CHECK(count_on_disk(0, INT64_MAX, PARAMS_SWAP_TIER_AUTO) == MICROS, "no host memory: %d on disk",
+          (int)count_on_disk(0, INT64_MAX, PARAMS_SWAP_TIER_AUTO));
+  T_CHECK(count_on_disk(INT64_MAX - 1, INT64_MAX, PARAMS_SWAP_TIER_DISK) == MICROS, "tier disk");
+  T_CHECK(count_on_disk(0, 1, PARAMS_SWAP_TIER_AUTO) == MICROS, "how much a disk has is for the evaluation to find");
 }
 
 /* ---- random ones ---- */
@@ -132,8 +133,8 @@ static void test_random(void) {
       c.moves[c.n++] = move;
     }
     c.host = (int64_t)most * BYTES + draw(BYTES);
-    spill(&c, draw(4) ? SWAP_TIER_AUTO : SWAP_TIER_DISK);
-    if (c.request.swap_tier == SWAP_TIER_DISK) most = 0;
+    spill(&c, draw(4) ? PARAMS_SWAP_TIER_AUTO : PARAMS_SWAP_TIER_DISK);
+    if (c.request.swap_tier == PARAMS_SWAP_TIER_DISK) most = 0;
     for (int32_t place = 0; place < 2 * m; place++) check_place(&c, trial, place, most);
     for (int32_t k = 0; k < c.n; k++) {
       const struct plan_move *move = &c.moves[k];

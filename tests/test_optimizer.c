@@ -16,25 +16,25 @@ static void check_lr(const struct optimizer_config *c, int64_t step, double want
 
 static void test_schedules(void) {
   struct optimizer_config c = {.lr = 0.8, .min_lr = 0.2, .warmup_steps = 4, .decay_steps = 12, .total_steps = 40};
-  for (int schedule = LR_CONSTANT; schedule <= LR_WSD; schedule++) {
-    c.schedule = (enum lr_schedule)schedule;
+  for (int schedule = PARAMS_SCHEDULE_CONSTANT; schedule <= PARAMS_SCHEDULE_WSD; schedule++) {
+    c.schedule = (enum params_schedule)schedule;
     for (int step = 1; step <= 4; step++) check_lr(&c, step, 0.2 * step);
   }
-  c.schedule = LR_CONSTANT;
+  c.schedule = PARAMS_SCHEDULE_CONSTANT;
   check_lr(&c, 5, 0.8);
   check_lr(&c, 1000, 0.8);
-  c.schedule = LR_LINEAR;
+  c.schedule = PARAMS_SCHEDULE_LINEAR;
   check_lr(&c, 5, 0.8 - 0.6 / 8);
   check_lr(&c, 8, 0.5);
   check_lr(&c, 12, 0.2);
   check_lr(&c, 13, 0.2);
-  c.schedule = LR_COSINE;
+  c.schedule = PARAMS_SCHEDULE_COSINE;
   check_lr(&c, 6, 0.2 + 0.3 * (1 + sqrt(0.5)));
   check_lr(&c, 8, 0.5);
   check_lr(&c, 10, 0.2 + 0.3 * (1 - sqrt(0.5)));
   check_lr(&c, 12, 0.2);
   check_lr(&c, 99, 0.2);
-  c.schedule = LR_WSD; /* flat until the last 12 of 40 steps */
+  c.schedule = PARAMS_SCHEDULE_WSD; /* flat until the last 12 of 40 steps */
   check_lr(&c, 5, 0.8);
   check_lr(&c, 28, 0.8);
   check_lr(&c, 31, 0.8 - 0.6 / 4);
@@ -45,14 +45,15 @@ static void test_schedules(void) {
 
 /* No warm-up, and decays that are over before they begin. */
 static void test_schedule_edges(void) {
-  struct optimizer_config c = {.lr = 1, .min_lr = 0, .decay_steps = 2, .schedule = LR_LINEAR};
+  struct optimizer_config c = {.lr = 1, .min_lr = 0, .decay_steps = 2, .schedule = PARAMS_SCHEDULE_LINEAR};
   check_lr(&c, 1, 0.5);
   check_lr(&c, 2, 0);
-  c = (struct optimizer_config){.lr = 1, .min_lr = 0.1, .warmup_steps = 3, .decay_steps = 3, .schedule = LR_COSINE};
+  c = (struct optimizer_config){
+      .lr = 1, .min_lr = 0.1, .warmup_steps = 3, .decay_steps = 3, .schedule = PARAMS_SCHEDULE_COSINE};
   check_lr(&c, 3, 1);
   check_lr(&c, 4, 0.1);
   c = (struct optimizer_config){
-      .lr = 1, .min_lr = 0, .warmup_steps = 6, .decay_steps = 100, .total_steps = 10, .schedule = LR_WSD};
+      .lr = 1, .min_lr = 0, .warmup_steps = 6, .decay_steps = 100, .total_steps = 10, .schedule = PARAMS_SCHEDULE_WSD};
   check_lr(&c, 6, 1);
   check_lr(&c, 8, 0.5);
   check_lr(&c, 10, 0);
@@ -108,7 +109,7 @@ static void test_adamw(void) {
   enum { STEPS = 10 };
   struct optimizer_config c = {.lr = 0.01,
                                .min_lr = 0.001,
-                               .schedule = LR_COSINE,
+                               .schedule = PARAMS_SCHEDULE_COSINE,
                                .warmup_steps = 2,
                                .decay_steps = 10,
                                .beta1 = 0.9,

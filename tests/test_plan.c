@@ -119,7 +119,7 @@ static void test_listed_partitions(void) {
   struct model *model = make_tiny_model(7, true);
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
     struct plan_request request = make_request(model, cases[k].p, 2);
-    request.partition = PARTITION_LIST;
+    request.partition = PARAMS_CUT_LIST;
     request.partition_list = cases[k].list;
     request.n_partition = cases[k].n;
     struct plan *plan;

@@ -15,7 +15,7 @@ static void put_recompute(struct plan *plan, const struct model *model) {
   bool stages[8];
   for (int s = 0; s < 8; s++) stages[s] = draw(2);
   for (int32_t l = 0; l < model->n_layers; l++)
-    ops[l] = recompute_get_ops(&model->layers[l], (enum recompute_set)draw(RECOMPUTE_SET_COUNT));
+    ops[l] = recompute_get_ops(&model->layers[l], (enum params_recompute)draw(PARAMS_recompute_COUNT));
   recompute_put(plan, ops, stages);
   plan->recompute_early = draw(2);
   mem_free(ops);

@@ -326,7 +326,7 @@ static void test_listed_chunks(void) {
                                  .n_ranks = 2,
                                  .n_stages = 2,
                                  .n_chunks = 2,
-                                 .partition = PARTITION_LIST,
+                                 .partition = PARAMS_CUT_LIST,
                                  .partition_list = list,
                                  .n_partition = 4,
                                  .n_micro = 3,

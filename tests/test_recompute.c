@@ -10,7 +10,7 @@ static struct plan *make_plan(const struct model *model, int n_ranks, const stru
   struct plan_request request = {.model = model,
                                  .n_ranks = n_ranks,
                                  .n_stages = n_ranks,
-                                 .partition = PARTITION_EVEN,
+                                 .partition = PARAMS_CUT_EVEN,
                                  .n_micro = batch->n_micro,
                                  .micro = micro,
                                  .clip = true};
@@ -23,9 +23,9 @@ static struct plan *make_plan(const struct model *model, int n_ranks, const stru
 /* What a set or, beyond the sets, a random mask discards. */
 static uint32_t choose_ops(const struct model *model, int32_t l, int set) {
   const struct layer *layer = &model->layers[l];
-  if (set < RECOMPUTE_SET_COUNT) return recompute_get_ops(layer, (enum recompute_set)set);
+  if (set < PARAMS_recompute_COUNT) return recompute_get_ops(layer, (enum params_recompute)set);
   struct rng_key key = {.seed = 11, .purpose = RNG_TEST, .a = (uint32_t)set};
-  return recompute_get_ops(layer, RECOMPUTE_FULL) & (uint32_t)rng_bits(&key, (uint64_t)l);
+  return recompute_get_ops(layer, PARAMS_RECOMPUTE_FULL) & (uint32_t)rng_bits(&key, (uint64_t)l);
 }
 
 static void put_recomputation(const struct model *model, struct plan *plan, int set, uint32_t which, bool early) {
@@ -75,16 +75,16 @@ int main(int argc, char **argv) {
   struct train_job job = train_job_open(&argc, &argv);
   static const char *const models[] = {TRAIN_LLAMA(4, "false"), TRAIN_GPT2(4, "true")};
   for (int k = 0; k < 2; k++) {
-    int64_t none = compare(&job, models[k], RECOMPUTE_NONE, 0, false);
-    for (int set = RECOMPUTE_CMB; set < RECOMPUTE_SET_COUNT + 4; set++)
+    int64_t none = compare(&job, models[k], PARAMS_RECOMPUTE_NONE, 0, false);
+    for (int set = PARAMS_RECOMPUTE_CMB; set < PARAMS_recompute_COUNT + 4; set++)
       for (int early = 0; early < 2; early++) {
         int64_t peak = compare(&job, models[k], set, 0xff, early);
         /* Where more than one micro-batch is live, recomputing all of it must save; the last stage holds one. */
-        if (set == RECOMPUTE_FULL && job.rank + 2 < job.size)
+        if (set == PARAMS_RECOMPUTE_FULL && job.rank + 2 < job.size)
           T_CHECK(peak < none, "%lld, %lld", (long long)peak, (long long)none);
       }
-    compare(&job, models[k], RECOMPUTE_FULL, 1, false);
-    compare(&job, models[k], RECOMPUTE_MLP, 2, true);
+    compare(&job, models[k], PARAMS_RECOMPUTE_FULL, 1, false);
+    compare(&job, models[k], PARAMS_RECOMPUTE_MLP, 2, true);
   }
   return train_job_close(&job);
 }

@@ -30,12 +30,12 @@ static void open_job(struct job *job, int32_t n_ranks) {
   *job = (struct job){.model = make_tiny_model(BLOCKS, draw(2))};
   for (int32_t i = 0; i < MICROS; i++) job->micro[i] = (struct plan_micro){2, 8, 16, 16};
   for (int32_t l = 0; l < job->model->n_layers; l++)
-    job->ops[l] = recompute_get_ops(&job->model->layers[l], RECOMPUTE_FULL);
+    job->ops[l] = recompute_get_ops(&job->model->layers[l], PARAMS_RECOMPUTE_FULL);
   for (int32_t r = 0; r < n_ranks; r++) job->limits[r] = INT64_MAX;
   job->request = (struct plan_request){.model = job->model,
                                        .n_ranks = n_ranks,
                                        .n_stages = n_ranks,
-                                       .partition = PARTITION_EVEN,
+                                       .partition = PARAMS_CUT_EVEN,
                                        .n_micro = MICROS,
                                        .micro = job->micro,
                                        .device_limit = job->limits,
@@ -156,25 +156,23 @@ static void test_named(void) {
 
 /* Sets and lists by name, as told to people. */
 static void test_descriptions(void) {
-  static const char *const wanted[] = {[RECOMPUTE_NONE] = "",
-                                       [RECOMPUTE_CMB] = "cmb",
-                                       [RECOMPUTE_ATTENTION] = "attention",
-                                       [RECOMPUTE_MLP] = "mlp",
-                                       [RECOMPUTE_FULL] = "full"};
+  static const char *const wanted[] = {
+      [PARAMS_RECOMPUTE_AUTO] = "full",           [PARAMS_RECOMPUTE_NONE] = "",   [PARAMS_RECOMPUTE_CMB] = "cmb",
+      [PARAMS_RECOMPUTE_ATTENTION] = "attention", [PARAMS_RECOMPUTE_MLP] = "mlp", [PARAMS_RECOMPUTE_FULL] = "full"};
   struct job job;
   open_job(&job, 2);
   job.request.recompute_as_needed = false;
-  for (int set = 0; set <= RECOMPUTE_SET_COUNT; set++) {
+  for (int set = 0; set <= PARAMS_recompute_COUNT; set++) {
     for (int32_t l = 0; l < job.model->n_layers; l++) {
       const struct layer *layer = &job.model->layers[l];
-      job.ops[l] = set < RECOMPUTE_SET_COUNT
-                       ? recompute_get_ops(layer, (enum recompute_set)set)
+      job.ops[l] = set < PARAMS_recompute_COUNT
+                       ? recompute_get_ops(layer, (enum params_recompute)set)
                        : recompute_get_named_ops(layer, "norm") | recompute_get_named_ops(layer, "qkv");
     }
     struct plan *plan = NULL;
     T_CHECK(!request_plan("1f1b", &job.request, &plan, NULL), "%s", error_text());
     char *text = recompute_describe(plan, job.model, 1);
-    T_CHECK(!strcmp(text, set < RECOMPUTE_SET_COUNT ? wanted[set] : "norm, qkv"), "%d is '%s'", set, text);
+    T_CHECK(!strcmp(text, set < PARAMS_recompute_COUNT ? wanted[set] : "norm, qkv"), "%d is '%s'", set, text);
     mem_free(text);
     plan_destroy(&plan);
   }

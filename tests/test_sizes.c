@@ -91,13 +91,13 @@ static void test_textbook(void) {
                                        .n_ranks = p,
                                        .n_stages = p,
                                        .n_chunks = get_test_chunks(t->planner),
-                                       .partition = PARTITION_EVEN,
+                                       .partition = PARAMS_CUT_EVEN,
                                        .n_micro = m,
                                        .micro = micro};
         double *list = MEM_NEW(double, 2 * p);
         for (int32_t s = 0; s < 2 * p; s++) list[s] = 1;
         if (request.n_chunks == 2) { /* an even cut of so many stages leaves the first and the last empty */
-          request.partition = PARTITION_LIST;
+          request.partition = PARAMS_CUT_LIST;
           request.partition_list = list;
           request.n_partition = 2 * p;
         }
@@ -156,7 +156,7 @@ static void compare_layouts(const char *planner, int blocks, int32_t p, int32_t 
                                  .n_ranks = p,
                                  .n_stages = p,
                                  .n_chunks = get_test_chunks(planner),
-                                 .partition = PARTITION_EVEN,
+                                 .partition = PARAMS_CUT_EVEN,
                                  .n_micro = m,
                                  .micro = micro};
   struct plan *plan;
@@ -194,13 +194,13 @@ static void test_recompute(void) {
   struct model *model = make_sized(P, &table, &cost, P);
   struct plan_micro *micro = make_micros(M);
   uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
-  for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL);
+  for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL);
   int64_t fixed = 4 * 2 * PARAMETERS, limits[P], each = 2 * KEPT;
   struct plan_request request = {.model = model,
                                  .cost = cost,
                                  .n_ranks = P,
                                  .n_stages = P,
-                                 .partition = PARTITION_EVEN,
+                                 .partition = PARAMS_CUT_EVEN,
                                  .n_micro = M,
                                  .micro = micro,
                                  .device_limit = limits,
@@ -236,12 +236,12 @@ static void test_adapipe(void) {
   struct plan_micro *micro = make_micros(5);
   int64_t limits[P] = {0, INT64_MAX};
   uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
-  for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL);
+  for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL);
   struct plan_request request = {.model = model,
                                  .cost = cost,
                                  .n_ranks = P,
                                  .n_stages = P,
-                                 .partition = PARTITION_EVEN,
+                                 .partition = PARAMS_CUT_EVEN,
                                  .n_micro = 5,
                                  .micro = micro,
                                  .device_limit = limits,

@@ -18,7 +18,7 @@ static struct plan *make_plan(const struct train_job *job, const char *planner, 
                                  .n_ranks = job->size,
                                  .n_stages = job->size,
                                  .n_chunks = get_test_chunks(planner),
-                                 .partition = PARTITION_EVEN,
+                                 .partition = PARAMS_CUT_EVEN,
                                  .n_micro = batch->n_micro,
                                  .micro = micro,
                                  .clip = true};

@@ -16,7 +16,7 @@ static void put_random_recompute(struct plan *plan, const struct model *model) {
   uint32_t *ops = MEM_NEW(uint32_t, plan->n_layers);
   bool *stages = MEM_NEW(bool, plan->n_stages);
   for (int32_t l = 0; l < plan->n_layers; l++)
-    ops[l] = recompute_get_ops(&model->layers[l], (enum recompute_set)draw(RECOMPUTE_SET_COUNT));
+    ops[l] = recompute_get_ops(&model->layers[l], (enum params_recompute)draw(PARAMS_recompute_COUNT));
   for (int32_t s = 0; s < plan->n_stages; s++) stages[s] = draw(2);
   recompute_put(plan, ops, stages);
   plan->recompute_early = draw(2);

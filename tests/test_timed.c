@@ -31,7 +31,7 @@ static struct plan *make_plan(const char *planner, const struct model *model, in
                                  .n_ranks = p,
                                  .n_stages = p,
                                  .n_chunks = get_test_chunks(planner),
-                                 .partition = PARTITION_EVEN,
+                                 .partition = PARAMS_CUT_EVEN,
                                  .n_micro = batch->n_micro,
                                  .micro = micro,
                                  .clip = clip};

@@ -142,7 +142,7 @@ static void test_by_hand(const struct train_job *job) {
   struct plan_request request = {.model = model,
                                  .n_ranks = 2,
                                  .n_stages = 2,
-                                 .partition = PARTITION_LIST,
+                                 .partition = PARAMS_CUT_LIST,
                                  .partition_list = wrong,
                                  .n_partition = 2,
                                  .n_micro = 1,

@@ -141,7 +141,7 @@ struct train_side {
 static inline struct optimizer_config train_make_optimizer(double clip) {
   return (struct optimizer_config){.lr = 0.01,
                                    .min_lr = 0.002,
-                                   .schedule = LR_COSINE,
+                                   .schedule = PARAMS_SCHEDULE_COSINE,
                                    .warmup_steps = 1,
                                    .decay_steps = 10,
                                    .beta1 = 0.9,
@@ -180,7 +180,7 @@ static inline struct train_side train_open(struct comm *comm, const struct model
   struct plan_request request = {.model = model,
                                  .n_ranks = comm_get_size(comm),
                                  .n_stages = comm_get_size(comm),
-                                 .partition = setup->n_partition ? PARTITION_LIST : PARTITION_EVEN,
+                                 .partition = setup->n_partition ? PARAMS_CUT_LIST : PARAMS_CUT_EVEN,
                                  .partition_list = setup->partition,
                                  .n_partition = setup->n_partition,
                                  .n_micro = batch->n_micro,

@@ -20,7 +20,7 @@ struct source {
 };
 
 struct dataset {
-  enum batching batching;
+  enum params_batching batching;
   int64_t sequence_length, vocab;
   uint64_t seed;
   bool shuffle, weighted;
@@ -51,14 +51,14 @@ static void describe_source(struct dataset *dataset, const struct source *source
   for (int i = 0; i < file->n_notes; i++) add_line(dataset, mem_format("warning: %s", file->notes[i]));
   char *skipped = file->n_empty_documents ? mem_format(" (%" PRId64 " empty, skipped)", file->n_empty_documents) : NULL;
   int64_t used = source->n_rows ? source->n_rows * dataset->sequence_length + 1 : 0;
-  char *left = dataset->batching == BATCHING_FIXED
+  char *left = dataset->batching == PARAMS_BATCHING_FIXED
                    ? mem_format("; %" PRId64 " tokens at the end, less than a row, left out", file->n_tokens - used)
                    : NULL;
   add_line(dataset, mem_format("%s: %" PRId64 " documents%s, %" PRId64 " tokens (%s), %" PRId64 " rows of %s%" PRId64
                                " tokens%s",
                                file->prefix, file->n_documents, skipped ? skipped : "", file->n_tokens,
                                tokens_get_type_name(file->type), source->n_rows,
-                               dataset->batching == BATCHING_FIXED ? "" : "at most ", dataset->sequence_length,
+                               dataset->batching == PARAMS_BATCHING_FIXED ? "" : "at most ", dataset->sequence_length,
                                left ? left : ""));
   mem_free(skipped);
   mem_free(left);
@@ -72,7 +72,7 @@ static int open_source(struct dataset *dataset, struct source *source, const str
   if (status) return status;
   const struct tokens *file = source->file;
   int64_t longest = most;
-  if (dataset->batching == BATCHING_FIXED) {
+  if (dataset->batching == PARAMS_BATCHING_FIXED) {
     source->n_rows = file->n_tokens > 0 ? (file->n_tokens - 1) / most : 0;
   } else {
     cumulative_init(&source->rows, file->n_documents, count_rows_of, source);
@@ -90,7 +90,7 @@ static void locate_in_file(const struct dataset *dataset, int f, int64_t i, stru
   const struct source *source = &dataset->source[f];
   int64_t most = dataset->sequence_length;
   *row = (struct dataset_row){.file = f, .row = i, .length = (int32_t)most, .labels = (int32_t)most};
-  if (dataset->batching == BATCHING_FIXED) {
+  if (dataset->batching == PARAMS_BATCHING_FIXED) {
     row->position = i * most;
     return;
   }
@@ -214,7 +214,7 @@ static int open_all(struct dataset *dataset, const struct dataset_file_spec *fil
   return STATUS_OK;
 }
 
-int dataset_open(const struct dataset_file_spec *files, int n, enum batching batching, int64_t sequence_length,
+int dataset_open(const struct dataset_file_spec *files, int n, enum params_batching batching, int64_t sequence_length,
                  uint64_t seed, bool shuffle, int64_t vocab, struct dataset **out) {
   *out = NULL;
   if (n < 1) return error_raise(STATUS_MISTAKE, "no data file is given");

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "data/tokens.h"
+#include "input/params.h"
 
 enum { DATASET_NO_LABEL = -100 };
 
@@ -26,14 +27,12 @@ struct dataset_file_spec {
   double weight; /* < 0: none given; then no file may have one */
 };
 
-enum batching { BATCHING_FIXED, BATCHING_PADDED };
-
 struct dataset;
 
 /* Opens and checks the files (not their ids). `files` is borrowed for the call; `sequence_length` is T; `vocab` the model's
  * vocabulary. STATUS_MISTAKE for a file that is refused, weights for some files only, all 0 or not finite, or when a file
  * has no row to give its share. */
-int dataset_open(const struct dataset_file_spec *files, int n, enum batching batching, int64_t sequence_length,
+int dataset_open(const struct dataset_file_spec *files, int n, enum params_batching batching, int64_t sequence_length,
                  uint64_t seed, bool shuffle, int64_t vocab, struct dataset **out);
 void dataset_close(struct dataset **dataset);
 

@@ -14,15 +14,16 @@ double optimizer_get_lr(const struct optimizer_config *c, int64_t step) {
   if (step <= c->warmup_steps) return c->lr * (double)step / (double)c->warmup_steps;
   double range = c->lr - c->min_lr;
   switch (c->schedule) {
-  case LR_CONSTANT: return c->lr;
-  case LR_LINEAR: return c->lr - range * get_progress(step, c->warmup_steps, c->decay_steps);
-  case LR_COSINE:
+  case PARAMS_SCHEDULE_CONSTANT: return c->lr;
+  case PARAMS_SCHEDULE_LINEAR: return c->lr - range * get_progress(step, c->warmup_steps, c->decay_steps);
+  case PARAMS_SCHEDULE_COSINE:
     return c->min_lr + 0.5 * range * (1 + cos(acos(-1.0) * get_progress(step, c->warmup_steps, c->decay_steps)));
-  case LR_WSD: {
+  case PARAMS_SCHEDULE_WSD: {
     int64_t from = c->total_steps - c->decay_steps;
     if (from < c->warmup_steps) from = c->warmup_steps;
     return c->lr - range * get_progress(step, from, c->total_steps);
   }
+  case PARAMS_schedule_COUNT: break;
   }
   return c->lr;
 }

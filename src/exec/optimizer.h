@@ -3,12 +3,11 @@
 #define PENSTOCK_EXEC_OPTIMIZER_H
 
 #include "exec/rank_state.h"
-
-enum lr_schedule { LR_CONSTANT, LR_LINEAR, LR_COSINE, LR_WSD };
+#include "input/params.h"
 
 struct optimizer_config {
   double lr, min_lr;
-  enum lr_schedule schedule;
+  enum params_schedule schedule;
   int64_t warmup_steps, decay_steps; /* decay_steps: step at which min_lr is reached (wsd: length of the final decay) */
   int64_t total_steps;               /* wsd: the decay ends here */
   double beta1, beta2, eps, weight_decay;

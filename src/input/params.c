@@ -289,13 +289,18 @@ int params_require_training(const struct params *params) {
   return mistakes_end(&mistakes);
 }
 
+const char *params_name_choice(enum param_id id, int value) {
+  const struct param_row *row = &param_rows[id];
+  const struct param_choice *choice = param_choices;
+  while (choice->set && (strcmp(choice->set, row->range) || choice->value != value)) choice++;
+  CHECK(choice->set, "%s.%s has no choice %d", row->section, row->key, value);
+  return choice->text;
+}
+
 const char *params_get_choice(const struct params *params, enum param_id id) {
   const struct param_row *row = &param_rows[id];
   CHECK(row->type == PARAM_CHOICE, "%s.%s is not a choice", row->section, row->key);
-  if (!params_is_set(params, id)) return NULL;
-  const struct param_choice *choice = param_choices;
-  while (strcmp(choice->set, row->range) || choice->value != *(const int *)param_read(params, row)) choice++;
-  return choice->text;
+  return params_is_set(params, id) ? params_name_choice(id, *(const int *)param_read(params, row)) : NULL;
 }
 
 static json_t *make_json(const struct param_row *row, const void *value) {

@@ -174,6 +174,8 @@ int params_require_training(const struct params *params);
 
 /* The word that a CHOICE key has, as in the deck ("1f1b"); static. NULL when it is not set. */
 const char *params_get_choice(const struct params *params, enum param_id id);
+/* What a deck calls a value of a CHOICE key or, of pipeline.recompute, a set; static. */
+const char *params_name_choice(enum param_id id, int value);
 /* The model's keys as the text of a Hugging Face config.json; owned by the caller. NULL when the deck has no model_type:
  * then the model is in the file params->model.config, or there is none. */
 char *params_format_model_json(const struct params *params);

@@ -13,19 +13,20 @@ static bool keeps(const struct layer *layer, const struct op *op) {
   return false;
 }
 
-static bool is_in_set(const struct layer *layer, const struct op *op, enum recompute_set set) {
+static bool is_in_set(const struct layer *layer, const struct op *op, enum params_recompute set) {
   switch (set) {
-  case RECOMPUTE_CMB: return op->cheap;
-  case RECOMPUTE_ATTENTION: return op->kind == OP_ATTENTION;
-  case RECOMPUTE_MLP: return layer->kind == LAYER_MLP;
-  case RECOMPUTE_FULL: return layer->kind != LAYER_EMBED && layer->kind != LAYER_HEAD;
-  case RECOMPUTE_NONE:
-  case RECOMPUTE_SET_COUNT: break;
+  case PARAMS_RECOMPUTE_CMB: return op->cheap;
+  case PARAMS_RECOMPUTE_ATTENTION: return op->kind == OP_ATTENTION;
+  case PARAMS_RECOMPUTE_MLP: return layer->kind == LAYER_MLP;
+  case PARAMS_RECOMPUTE_AUTO:
+  case PARAMS_RECOMPUTE_FULL: return layer->kind != LAYER_EMBED && layer->kind != LAYER_HEAD;
+  case PARAMS_RECOMPUTE_NONE:
+  case PARAMS_recompute_COUNT: break;
   }
   return false;
 }
 
-uint32_t recompute_get_ops(const struct layer *layer, enum recompute_set set) {
+uint32_t recompute_get_ops(const struct layer *layer, enum params_recompute set) {
   uint32_t ops = 0;
   bool body = layer->kind != LAYER_HEAD; /* the head's backward needs little, and makes its gradients in the forward */
   for (int o = 0; o < layer->n_ops && body; o++)
@@ -69,7 +70,7 @@ char *recompute_list_ops(const struct model *model) {
 }
 
 /* Whether all layers of a stage discard what a set does. */
-static bool is_set(const struct plan *plan, const struct model *model, int32_t stage, enum recompute_set set) {
+static bool is_set(const struct plan *plan, const struct model *model, int32_t stage, enum params_recompute set) {
   const struct plan_stage *s = &plan->stages[stage];
   for (int32_t l = s->first_layer; l < s->first_layer + s->n_layers; l++)
     if (plan_get_discarded(plan, l, 0) != recompute_get_ops(&model->layers[l], set)) return false;
@@ -77,18 +78,15 @@ static bool is_set(const struct plan *plan, const struct model *model, int32_t s
 }
 
 char *recompute_describe(const struct plan *plan, const struct model *model, int32_t stage) {
-#define X(id, name, text) name,
-  static const char *const names[] = {RECOMPUTE_SETS(X)};
-#undef X
   const struct plan_stage *s = &plan->stages[stage];
   char *list = mem_strdup("");
   for (int32_t l = s->first_layer; l < s->first_layer + s->n_layers; l++)
     list = add_names(list, &model->layers[l], plan_get_discarded(plan, l, 0));
   /* The larger sets first: on a stage without attention, or without feed-forward, sets coincide. */
-  for (int set = RECOMPUTE_SET_COUNT - 1; *list && set > RECOMPUTE_NONE; set--)
-    if (is_set(plan, model, stage, (enum recompute_set)set)) {
+  for (int set = PARAMS_recompute_COUNT - 1; *list && set > PARAMS_RECOMPUTE_NONE; set--)
+    if (is_set(plan, model, stage, (enum params_recompute)set)) {
       mem_free(list);
-      return mem_strdup(names[set]);
+      return mem_strdup(params_name_choice(PARAM_pipeline_recompute, set));
     }
   return list;
 }

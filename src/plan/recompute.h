@@ -2,23 +2,12 @@
 #ifndef PENSTOCK_PLAN_RECOMPUTE_H
 #define PENSTOCK_PLAN_RECOMPUTE_H
 
+#include "input/params.h"
 #include "model/model.h"
 #include "plan/plan.h"
 
-/* Named sets (X: enum, name in the deck, what it discards). */
-#define RECOMPUTE_SETS(X)                                                                                              \
-  X(RECOMPUTE_NONE, "none", "nothing")                                                                                 \
-  X(RECOMPUTE_CMB, "cmb", "norm, activation and the product of a gated feed-forward: cheap to rebuild")                \
-  X(RECOMPUTE_ATTENTION, "attention", "core attention")                                                                \
-  X(RECOMPUTE_MLP, "mlp", "all inside the feed-forward")                                                               \
-  X(RECOMPUTE_FULL, "full", "all but each layer's input")
-
-#define X(id, name, text) id,
-enum recompute_set { RECOMPUTE_SETS(X) RECOMPUTE_SET_COUNT };
-#undef X
-
-/* Of one layer, the ops that a set discards: a bit an op. */
-uint32_t recompute_get_ops(const struct layer *layer, enum recompute_set set);
+/* Of one layer, the ops that a set of the deck discards, a bit an op; auto is full: as much as can be. */
+uint32_t recompute_get_ops(const struct layer *layer, enum params_recompute set);
 /* The ops of a layer with this name. */
 uint32_t recompute_get_named_ops(const struct layer *layer, const char *name);
 

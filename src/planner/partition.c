@@ -120,10 +120,10 @@ int partition_make(const struct plan_request *request, struct plan_stage *stages
   int32_t n_blocks = count_blocks(request->model);
   if (request->n_stages < 1)
     return error_raise(STATUS_MISTAKE, "pipeline.stages %d: must be at least 1", (int)request->n_stages);
-  if (request->partition == PARTITION_AUTO && request->cost) return partition_make_auto(request, stages);
+  if (request->partition == PARAMS_CUT_AUTO && request->cost) return partition_make_auto(request, stages);
   int64_t *sizes = MEM_NEW(int64_t, planner_count_stages(request));
   int status =
-      request->partition == PARTITION_LIST ? size_list(request, n_blocks, sizes) : size_even(request, n_blocks, sizes);
+      request->partition == PARAMS_CUT_LIST ? size_list(request, n_blocks, sizes) : size_even(request, n_blocks, sizes);
   if (!status) status = fill_stages(request, sizes, stages);
   mem_free(sizes);
   return status;

@@ -4,16 +4,11 @@
 #ifndef PENSTOCK_PLANNER_PLANNER_H
 #define PENSTOCK_PLANNER_PLANNER_H
 
+#include "input/params.h"
 #include "plan/plan.h"
 
 struct cost;
 struct obscura_options;
-
-enum partition_kind { PARTITION_AUTO, PARTITION_EVEN, PARTITION_LIST };
-
-/* Where activation blocks may wait: auto is host memory, and disk where that is short, or another rank's device where that is
- * faster; disk is by way of host memory. */
-enum swap_tier { SWAP_TIER_AUTO, SWAP_TIER_HOST, SWAP_TIER_DISK, SWAP_TIER_RANK };
 
 enum { PLAN_ALL_STAGES = INT32_MAX };
 
@@ -23,7 +18,7 @@ struct plan_request {
   const struct cost *cost;   /* for as many ranks; NULL: nothing is known of times */
   int32_t n_ranks, n_stages; /* n_stages: the pipeline's depth in ranks */
   int32_t n_chunks; /* stages that a rank holds; 0: as many as the planner likes best, 1 where it has no mind */
-  enum partition_kind partition;
+  enum params_cut partition;
   const double *partition_list; /* configuration's layers (blocks) of each stage of the plan, halves allowed */
   int32_t n_partition;
   int32_t n_micro;
@@ -45,7 +40,7 @@ struct plan_request {
    * and whereto. */
   bool may_swap;
   const bool *swap_stages;
-  enum swap_tier swap_tier;
+  enum params_swap_tier swap_tier;
   const char *plan_csv;     /* planner "file": the text of a file of actions (plan_csv.h), or NULL */
   const struct plan *given; /* planner "file": or a plan made elsewhere */
   const char *plan_name;    /* what messages call the file */

@@ -114,7 +114,7 @@ static void try_stages(struct search *x, const struct plan_stage *stages) {
 }
 
 /* By cost: as if all were discarded that may be, or nothing. */
-static void try_kind(struct search *x, enum partition_kind kind, bool discards, struct plan_stage *stages) {
+static void try_kind(struct search *x, enum params_cut kind, bool discards, struct plan_stage *stages) {
   struct plan_request as = *x->request;
   as.partition = kind;
   if (!discards) as.recompute_ops = NULL;
@@ -148,12 +148,12 @@ static void close_search(struct search *x) {
 /* Given stages are kept, if the request gives any. */
 static void find_stages(struct search *x, const struct plan_stage *given) {
   struct plan_stage *stages = MEM_NEW(struct plan_stage, x->n_stages);
-  if (x->request->partition != PARTITION_AUTO) {
+  if (x->request->partition != PARAMS_CUT_AUTO) {
     try_stages(x, given);
   } else {
-    try_kind(x, PARTITION_EVEN, false, stages);
-    try_kind(x, PARTITION_AUTO, true, stages);
-    try_kind(x, PARTITION_AUTO, false, stages);
+    try_kind(x, PARAMS_CUT_EVEN, false, stages);
+    try_kind(x, PARAMS_CUT_AUTO, true, stages);
+    try_kind(x, PARAMS_CUT_AUTO, false, stages);
     if ((x->request->cost || x->best == INFINITY) && cut_tails(x, stages)) try_stages(x, stages);
   }
   mem_free(stages);

@@ -77,7 +77,7 @@ static int make_from_plan(const struct plan_request *request, const char *name, 
   int status = check_chunks(request, given->n_stages, given->n_ranks, name);
   if (status) return status;
   if (given->forward_only) return error_raise(STATUS_MISTAKE, "%s is a plan for evaluation: it trains nothing", name);
-  if (request->partition == PARTITION_LIST)
+  if (request->partition == PARAMS_CUT_LIST)
     return error_raise(STATUS_MISTAKE, "%s has its own cut of the layers: leave pipeline.partition out", name);
   if (given->n_layers != request->model->n_layers)
     return error_raise(STATUS_MISTAKE, "%s is for a model of %d layers, but the deck's has %d", name,

@@ -69,7 +69,7 @@ static void list_units(struct stage_menu *m, int32_t l) {
   const struct layer *layer = &m->request->model->layers[l];
   const uint32_t *may = m->request->recompute_ops;
   bool here = may && planner_may_recompute(m->request, m->rank);
-  uint32_t all = here ? may[l] & recompute_get_ops(layer, RECOMPUTE_FULL) : 0, units[LAYER_MAX_OPS];
+  uint32_t all = here ? may[l] & recompute_get_ops(layer, PARAMS_RECOMPUTE_FULL) : 0, units[LAYER_MAX_OPS];
   double sum = 0, most = get_seconds(m, l, all);
   int n = 0;
   m->whole[l] = get_seconds(m, l, UINT32_MAX); /* also of layers that may discard nothing */

@@ -76,7 +76,7 @@ static void measure_layers(struct stage_needs *needs) {
   needs->outputs = MEM_NEW(int64_t, model->n_layers);
   for (int32_t l = 0; l < model->n_layers; l++) {
     needs->outputs[l] = footprint_output(model, l, needs->micro.rows, needs->micro.length);
-    uint32_t all = recompute_get_ops(&model->layers[l], RECOMPUTE_FULL);
+    uint32_t all = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL);
     footprint_stage(model, l, 1, needs->micro.rows, needs->micro.length, NULL, NULL, &needs->kept[l]);
     footprint_stage(model, l, 1, needs->micro.rows, needs->micro.length, &all, NULL, &needs->discarding[l]);
   }

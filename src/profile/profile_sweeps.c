@@ -20,7 +20,7 @@ struct sweeps {
 
 /* Keeps values and moments ordinary numbers however often it is done. */
 static const struct optimizer_config optimizer = {
-    .lr = 1e-6, .schedule = LR_CONSTANT, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    .lr = 1e-6, .schedule = PARAMS_SCHEDULE_CONSTANT, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
 
 static struct profile_samples *find_samples(struct sweeps *s, enum profile_sweep_kind kind, int64_t floats) {
   for (int i = 0; i < s->n; i++)

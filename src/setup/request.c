@@ -127,10 +127,10 @@ static void note_tier(const struct plan_request *request, const struct plan *pla
   static const struct {
     const char *name;
     enum plan_tier tier;
-  } tiers[] = {[SWAP_TIER_HOST] = {"host", PLAN_TIER_HOST},
-               [SWAP_TIER_DISK] = {"disk", PLAN_TIER_DISK},
-               [SWAP_TIER_RANK] = {"rank", PLAN_TIER_RANK}};
-  if (request->swap_tier == SWAP_TIER_AUTO || strcmp(plan->planner, "obscura") != 0) return;
+  } tiers[] = {[PARAMS_SWAP_TIER_HOST] = {"host", PLAN_TIER_HOST},
+               [PARAMS_SWAP_TIER_DISK] = {"disk", PLAN_TIER_DISK},
+               [PARAMS_SWAP_TIER_RANK] = {"rank", PLAN_TIER_RANK}};
+  if (request->swap_tier == PARAMS_SWAP_TIER_AUTO || strcmp(plan->planner, "obscura") != 0) return;
   int32_t n = 0;
   for (int32_t m = 0; m < plan->n_moves; m++) n += plan->moves[m].tier == (int32_t)tiers[request->swap_tier].tier;
   if (n == 0)

@@ -79,16 +79,10 @@ static int add_named(const struct model *model, const char *name, uint32_t *ops)
 
 /* ops[n_layers]: those of the set, or of the list. */
 static int choose_ops(const struct params *params, const struct model *model, uint32_t *ops) {
-  static const enum recompute_set sets[] = {[PARAMS_RECOMPUTE_AUTO] = RECOMPUTE_FULL,
-                                            [PARAMS_RECOMPUTE_NONE] = RECOMPUTE_NONE,
-                                            [PARAMS_RECOMPUTE_CMB] = RECOMPUTE_CMB,
-                                            [PARAMS_RECOMPUTE_MLP] = RECOMPUTE_MLP,
-                                            [PARAMS_RECOMPUTE_ATTENTION] = RECOMPUTE_ATTENTION,
-                                            [PARAMS_RECOMPUTE_FULL] = RECOMPUTE_FULL};
   const struct params_ops *chosen = &params->pipeline.recompute;
   int status = STATUS_OK;
   for (int32_t l = 0; chosen->n == 0 && l < model->n_layers; l++)
-    ops[l] = recompute_get_ops(&model->layers[l], sets[chosen->set]);
+    ops[l] = recompute_get_ops(&model->layers[l], chosen->set);
   for (int64_t i = 0; i < chosen->n && !status; i++) status = add_named(model, chosen->names[i], ops);
   return status;
 }
@@ -145,25 +139,19 @@ static int open_swap_stages(const struct params *params, struct deck_request *re
 }
 
 static int open_swap(const struct params *params, struct deck_request *request) {
-  static const enum swap_tier tiers[] = {[PARAMS_SWAP_TIER_AUTO] = SWAP_TIER_AUTO,
-                                         [PARAMS_SWAP_TIER_HOST] = SWAP_TIER_HOST,
-                                         [PARAMS_SWAP_TIER_DISK] = SWAP_TIER_DISK,
-                                         [PARAMS_SWAP_TIER_RANK] = SWAP_TIER_RANK};
   request->plan.may_swap = params->pipeline.swap != PARAMS_SWAP_OFF;
-  request->plan.swap_tier = tiers[params->pipeline.swap_tier];
+  request->plan.swap_tier = params->pipeline.swap_tier;
   return open_swap_stages(params, request);
 }
 
 /* ---- the whole ---- */
 
 static struct plan_request make_request(const struct params *params, int32_t n_ranks) {
-  static const enum partition_kind cuts[] = {
-      [PARAMS_CUT_AUTO] = PARTITION_AUTO, [PARAMS_CUT_EVEN] = PARTITION_EVEN, [PARAMS_CUT_LIST] = PARTITION_LIST};
   return (struct plan_request){
       .n_ranks = n_ranks,
       .n_stages = params_is_set(params, PARAM_pipeline_stages) ? (int32_t)params->pipeline.stages : n_ranks,
       .n_chunks = params_is_given(params, PARAM_pipeline_chunks) ? (int32_t)params->pipeline.chunks : 0,
-      .partition = cuts[params->pipeline.partition.kind],
+      .partition = params->pipeline.partition.kind,
       .partition_list = params->pipeline.partition.blocks,
       .n_partition = (int32_t)params->pipeline.partition.n,
       .clip = params->optimizer.clip > 0,
@@ -171,16 +159,12 @@ static struct plan_request make_request(const struct params *params, int32_t n_r
 }
 
 static struct obscura_options make_obscura(const struct params *params) {
-  static const enum obscura_step steps[] = {
-      [PARAMS_OBSCURA_STEPS_STRAWMAN] = OBSCURA_STRAWMAN,   [PARAMS_OBSCURA_STEPS_RELAXED] = OBSCURA_RELAXED,
-      [PARAMS_OBSCURA_STEPS_REFINED] = OBSCURA_REFINED,     [PARAMS_OBSCURA_STEPS_SWAP] = OBSCURA_SWAP,
-      [PARAMS_OBSCURA_STEPS_PARTITION] = OBSCURA_PARTITION, [PARAMS_OBSCURA_STEPS_CMB] = OBSCURA_CMB};
   int64_t stages = params->obscura.adjusted_stages, lambda = params->obscura.lambda;
-  return (struct obscura_options){.steps = steps[params->obscura.steps],
-                                  .adjusted_stages = stages < 0 ? OBSCURA_AUTO : (int32_t)stages,
+  return (struct obscura_options){.steps = params->obscura.steps,
+                                  .adjusted_stages = stages < 0 ? PARAMS_AUTO : (int32_t)stages,
                                   .faithful = params->obscura.faithful,
-                                  .lambda = lambda < 0 ? OBSCURA_AUTO : (int32_t)lambda,
-                                  .beta = params->obscura.beta < 0 ? OBSCURA_AUTO : params->obscura.beta,
+                                  .lambda = lambda < 0 ? PARAMS_AUTO : (int32_t)lambda,
+                                  .beta = params->obscura.beta < 0 ? PARAMS_AUTO : params->obscura.beta,
                                   .epsilon = params->obscura.epsilon,
                                   .eager = params->obscura.eviction == PARAMS_EVICTION_EAGER};
 }

@@ -113,12 +113,10 @@ int setup_model_all(struct comm *comm, const struct params *params, struct model
 
 int setup_open_data(const struct params *params, const struct model *model, const struct params_mix *mix, bool shuffle,
                     struct dataset **dataset) {
-  static const enum batching kinds[] = {
-      [PARAMS_BATCHING_FIXED] = BATCHING_FIXED, [PARAMS_BATCHING_PADDED] = BATCHING_PADDED};
   struct dataset_file_spec *files = MEM_NEW(struct dataset_file_spec, mix->n);
   for (int64_t i = 0; i < mix->n; i++)
     files[i] = (struct dataset_file_spec){mix->prefixes[i], mix->weights ? mix->weights[i] : -1};
-  int status = dataset_open(files, (int)mix->n, kinds[params->data.batching], params->data.sequence_length,
+  int status = dataset_open(files, (int)mix->n, params->data.batching, params->data.sequence_length,
                             (uint64_t)params->run.seed, shuffle, model->config.vocab_size, dataset);
   mem_free(files);
   return status;
@@ -240,14 +238,10 @@ int setup_deck_plan_all(struct comm *comm, const struct params *params, const st
 }
 
 struct optimizer_config setup_make_optimizer(const struct params *params) {
-  static const enum lr_schedule schedules[] = {[PARAMS_SCHEDULE_CONSTANT] = LR_CONSTANT,
-                                               [PARAMS_SCHEDULE_LINEAR] = LR_LINEAR,
-                                               [PARAMS_SCHEDULE_COSINE] = LR_COSINE,
-                                               [PARAMS_SCHEDULE_WSD] = LR_WSD};
   return (struct optimizer_config){
       .lr = params->optimizer.lr,
       .min_lr = params->optimizer.min_lr,
-      .schedule = schedules[params->optimizer.schedule],
+      .schedule = params->optimizer.schedule,
       .warmup_steps = params->optimizer.warmup_steps,
       .decay_steps = params->optimizer.decay_steps,
       .total_steps = params->run.steps,

@@ -58,7 +58,8 @@ bool obscura_draft_keep(struct obscura_draft **draft, struct obscura_draft **bes
 /* Cuts the layers anew; what is discarded stays layer by layer. */
 void obscura_draft_cut(const struct obscura *x, struct obscura_draft *draft, const struct plan_stage *stages);
 /* Stages 0 .. n-1 run ahead as the pass has it. */
-void obscura_draft_order(const struct obscura *x, struct obscura_draft *draft, int32_t n, enum obscura_step step);
+void obscura_draft_order(const struct obscura *x, struct obscura_draft *draft, int32_t n,
+                         enum params_obscura_steps step);
 /* The layers of a stage discard ops[n_layers]; its recomputation is priced. */
 void obscura_draft_discard(const struct obscura *x, struct obscura_draft *draft, int32_t stage, const uint32_t *ops);
 /* Seconds of a step when every pass starts as soon as it can and blocks cost nothing. */

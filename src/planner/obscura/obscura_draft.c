@@ -34,7 +34,7 @@ struct obscura_draft *obscura_draft_create(const struct obscura *x, const struct
   d->early = x->early;
   d->tier = x->tier;
   d->seconds = INFINITY;
-  obscura_draft_order(x, d, 0, OBSCURA_REFINED);
+  obscura_draft_order(x, d, 0, PARAMS_OBSCURA_STEPS_REFINED);
   obscura_draft_cut(x, d, stages);
   return d;
 }
@@ -83,13 +83,13 @@ bool obscura_draft_keep(struct obscura_draft **draft, struct obscura_draft **bes
 
 /* ---- changes ---- */
 
-void obscura_draft_order(const struct obscura *x, struct obscura_draft *d, int32_t n, enum obscura_step step) {
+void obscura_draft_order(const struct obscura *x, struct obscura_draft *d, int32_t n, enum params_obscura_steps step) {
   struct obscura_model model = {.n_stages = x->n_stages, .n_micro = x->n_micro, .n_adjusted = n};
   d->n_adjusted = n;
   for (int32_t s = 0; s < x->n_stages; s++) {
     int32_t moved = obscura_model_get_moved(&model, s), refined = obscura_model_get_refined(&model, s);
-    d->warm_up[s] = step >= OBSCURA_REFINED ? refined : moved;
-    d->steady[s] = step == OBSCURA_STRAWMAN ? obscura_model_get_plain(&model, s) : d->warm_up[s];
+    d->warm_up[s] = step >= PARAMS_OBSCURA_STEPS_REFINED ? refined : moved;
+    d->steady[s] = step == PARAMS_OBSCURA_STEPS_STRAWMAN ? obscura_model_get_plain(&model, s) : d->warm_up[s];
     d->needs[s].copies = d->warm_up[s];
   }
 }

@@ -45,7 +45,7 @@ uint32_t *obscura_list_ops(const struct obscura *x) {
 }
 
 bool obscura_chooses_ops(const struct obscura *x) {
-  return x->options.adjusted_stages == OBSCURA_AUTO && x->options.steps >= OBSCURA_SWAP;
+  return x->options.adjusted_stages == PARAMS_AUTO && x->options.steps >= PARAMS_OBSCURA_STEPS_SWAP;
 }
 
 /* False when it cannot discard so much; then it discards all it can. */
@@ -147,7 +147,7 @@ static void try_given(struct programme *ip, int32_t lambda, double beta) {
 static void try_lenient(struct programme *ip, int32_t lambda, double beta) {
   struct obscura_draft *d = ip->draft;
   const struct obscura_options *o = &ip->x->options;
-  bool by_hand = o->lambda != OBSCURA_AUTO && o->beta != OBSCURA_AUTO;
+  bool by_hand = o->lambda != PARAMS_AUTO && o->beta != PARAMS_AUTO;
   double most = 0;
   for (int32_t s = 0; s < d->n_adjusted && ip->chooses; s++)
     obscura_draft_discard(ip->x, d, s, ip->x->request->recompute_ops);
@@ -186,12 +186,12 @@ static void try_all_blocks(struct programme *ip) {
   const struct obscura_options *o = &ip->x->options;
   int32_t k = ip->draft->n_adjusted - 1, most = ip->x->n_stages - k - 2, least = 2;
   if (!o->faithful) most = ip->draft->warm_up[k] - 1;
-  if (o->lambda != OBSCURA_AUTO) least = most = o->lambda;
-  if (o->lambda == OBSCURA_AUTO || o->lambda == 0 || !obscura_may_swap(ip->x)) try_blocks(ip, 0, 0);
+  if (o->lambda != PARAMS_AUTO) least = most = o->lambda;
+  if (o->lambda == PARAMS_AUTO || o->lambda == 0 || !obscura_may_swap(ip->x)) try_blocks(ip, 0, 0);
   for (int32_t lambda = least; lambda <= most && obscura_may_swap(ip->x); lambda++) {
     if (lambda == 0 || lambda >= ip->draft->warm_up[k]) continue;
-    for (int b = 1; b <= BETA_STEPS && o->beta == OBSCURA_AUTO; b++) try_blocks(ip, lambda, (double)b / BETA_STEPS);
-    if (o->beta != OBSCURA_AUTO) try_blocks(ip, lambda, o->beta);
+    for (int b = 1; b <= BETA_STEPS && o->beta == PARAMS_AUTO; b++) try_blocks(ip, lambda, (double)b / BETA_STEPS);
+    if (o->beta != PARAMS_AUTO) try_blocks(ip, lambda, o->beta);
   }
 }
 

@@ -70,7 +70,7 @@ static double get_hidden_part(const struct obscura *x, struct obscura_draft *d) 
 /* ---- how far stages run ahead ---- */
 
 static void run_ahead(const struct obscura *x, struct obscura_draft *d, int32_t n, int32_t more) {
-  obscura_draft_order(x, d, 0, OBSCURA_REFINED);
+  obscura_draft_order(x, d, 0, PARAMS_OBSCURA_STEPS_REFINED);
   d->n_adjusted = more > 0 ? n : 0;
   for (int32_t s = 0; s < d->n_adjusted; s++) {
     int32_t ahead = x->n_stages - s + more;
@@ -143,7 +143,7 @@ static struct obscura_draft *move_best(struct obscura *x, const struct obscura_d
 
 /* Layers leave the slowest stage as long as that helps. */
 static void balance(struct obscura *x, struct obscura_draft **draft) {
-  if (x->request->partition != PARTITION_AUTO) return;
+  if (x->request->partition != PARAMS_CUT_AUTO) return;
   for (int32_t moves = 0; moves < x->n_stages; moves++) {
     struct obscura_draft *moved = move_best(x, *draft, find_slowest(x, *draft));
     if (!moved) return;
@@ -238,7 +238,7 @@ static void list_seeds(const struct obscura *x, const struct plan_stage *paper, 
                        struct seeds *seeds) {
   struct plan_stage *cut = MEM_NEW(struct plan_stage, x->n_stages);
   add_seed(x, paper, seeds);
-  if (x->request->partition == PARTITION_AUTO) {
+  if (x->request->partition == PARAMS_CUT_AUTO) {
     if (partition_make_auto(x->request, cut))
       error_clear();
     else
@@ -256,7 +256,7 @@ static void search_seeds(struct obscura *x, const struct seeds *seeds, bool swap
     double part = 0;
     if (swaps) {
       struct obscura_draft *d = obscura_draft_create(x, seeds->stages[i]);
-      part = x->options.beta == OBSCURA_AUTO ? get_hidden_part(x, d) : x->options.beta;
+      part = x->options.beta == PARAMS_AUTO ? get_hidden_part(x, d) : x->options.beta;
       obscura_draft_destroy(&d);
     }
     try_orders(x, seeds->stages[i], part, rest, &list);
@@ -277,7 +277,7 @@ static void search_blocks(struct obscura *x, const struct seeds *seeds, enum pla
 static struct obscura_draft *make_least(struct obscura *x, const struct plan_stage *stages) {
   struct obscura_draft *d = obscura_draft_create(x, stages);
   uint32_t *ops = obscura_list_ops(x);
-  d->beta = x->options.beta == OBSCURA_AUTO ? 1 : x->options.beta;
+  d->beta = x->options.beta == PARAMS_AUTO ? 1 : x->options.beta;
   for (int32_t s = 0; s < x->n_stages; s++) {
     obscura_draft_discard(x, d, s, ops);
     d->lambda[s] = obscura_may_leave(x, s) && d->warm_up[s] > 2 ? d->warm_up[s] : 0;
@@ -292,7 +292,7 @@ struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *pa
   list_seeds(x, paper->stages, rival, &seeds);
   search_seeds(x, &seeds, false, 0, &best);
   search_blocks(x, &seeds, x->tier, &best);
-  if (x->request->swap_tier == SWAP_TIER_AUTO && obscura_links_are_faster(x, seeds.stages[0]))
+  if (x->request->swap_tier == PARAMS_SWAP_TIER_AUTO && obscura_links_are_faster(x, seeds.stages[0]))
     search_blocks(x, &seeds, PLAN_TIER_RANK, &best);
   if (x->request->recompute_ops) spare_micro(x, &best);
   if (isinf(best->seconds)) {

@@ -17,7 +17,7 @@
 
 bool obscura_may_swap(const struct obscura *x) {
   const struct obscura_options *o = &x->options;
-  return o->steps >= OBSCURA_SWAP && x->request->may_swap && o->lambda != 0 && o->beta != 0;
+  return o->steps >= PARAMS_OBSCURA_STEPS_SWAP && x->request->may_swap && o->lambda != 0 && o->beta != 0;
 }
 
 bool obscura_may_leave(const struct obscura *x, int32_t stage) {

@@ -18,15 +18,10 @@
 #include "planner/one_f_one_b.h"
 
 struct obscura_options obscura_options_default(void) {
-  return (struct obscura_options){
-      .steps = OBSCURA_STEP_COUNT - 1, .adjusted_stages = OBSCURA_AUTO, .lambda = OBSCURA_AUTO, .beta = OBSCURA_AUTO};
-}
-
-const char *obscura_step_get_name(enum obscura_step step) {
-#define X(id, name, text) name,
-  static const char *const names[] = {OBSCURA_STEPS(X)};
-#undef X
-  return names[step];
+  return (struct obscura_options){.steps = PARAMS_obscura_steps_COUNT - 1,
+                                  .adjusted_stages = PARAMS_AUTO,
+                                  .lambda = PARAMS_AUTO,
+                                  .beta = PARAMS_AUTO};
 }
 
 /* The first stage whose rank is like this one's. */
@@ -40,7 +35,7 @@ static void open_planning(struct obscura *x, const struct plan_request *request)
   *x = (struct obscura){.request = request,
                         .options = request->obscura ? *request->obscura : obscura_options_default(),
                         .early = request->recompute_early,
-                        .tier = request->swap_tier == SWAP_TIER_RANK ? PLAN_TIER_RANK : PLAN_TIER_HOST,
+                        .tier = request->swap_tier == PARAMS_SWAP_TIER_RANK ? PLAN_TIER_RANK : PLAN_TIER_HOST,
                         .n_stages = request->n_stages,
                         .n_micro = request->n_micro,
                         .n_layers = request->model->n_layers};
@@ -67,8 +62,9 @@ static struct obscura_draft *follow_once(struct obscura *x, const struct plan_st
   uint32_t *ops = obscura_list_ops(x);
   obscura_draft_order(x, d, obscura_identify(x, d), x->options.steps);
   for (int32_t s = 0; s < d->n_adjusted; s++) obscura_draft_discard(x, d, s, ops);
-  if (x->options.steps >= OBSCURA_SWAP) obscura_solve(x, &d);
-  if (x->options.steps >= OBSCURA_PARTITION && x->request->partition == PARTITION_AUTO) obscura_adjust(x, &d);
+  if (x->options.steps >= PARAMS_OBSCURA_STEPS_SWAP) obscura_solve(x, &d);
+  if (x->options.steps >= PARAMS_OBSCURA_STEPS_PARTITION && x->request->partition == PARAMS_CUT_AUTO)
+    obscura_adjust(x, &d);
   mem_free(ops);
   return d;
 }
@@ -78,7 +74,7 @@ struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage 
   enum { TRIES = 3 };
   int64_t *margin = MEM_NEW(int64_t, x->n_stages);
   struct obscura_draft *d = NULL;
-  bool forced = x->options.adjusted_stages != OBSCURA_AUTO;
+  bool forced = x->options.adjusted_stages != PARAMS_AUTO;
   for (int t = 0; t < TRIES; t++) {
     obscura_draft_destroy(&d);
     d = follow_once(x, stages, margin);
@@ -94,8 +90,8 @@ struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage 
 /* The paper cuts evenly; where whole blocks do not go into the stages, by cost. */
 static void choose_base(const struct plan_request *request, struct plan_stage *stages) {
   struct plan_request even = *request;
-  if (request->partition != PARTITION_AUTO) return;
-  even.partition = PARTITION_EVEN;
+  if (request->partition != PARAMS_CUT_AUTO) return;
+  even.partition = PARAMS_CUT_EVEN;
   struct plan_stage *cut = MEM_NEW(struct plan_stage, request->n_stages);
   if (partition_make(&even, cut))
     error_clear();
@@ -106,8 +102,8 @@ static void choose_base(const struct plan_request *request, struct plan_stage *s
 
 static bool goes_beyond(const struct obscura *x) {
   const struct obscura_options *o = &x->options;
-  bool forced = o->adjusted_stages != OBSCURA_AUTO || o->lambda > 0;
-  return !o->faithful && !forced && o->steps == OBSCURA_STEP_COUNT - 1;
+  bool forced = o->adjusted_stages != PARAMS_AUTO || o->lambda > 0;
+  return !o->faithful && !forced && o->steps == PARAMS_obscura_steps_COUNT - 1;
 }
 
 /* The paper's procedure to the letter, but for when a recomputation begins. */
