@@ -26,6 +26,7 @@ enum { MOST_TIMES = 15, LENGTH = 16 };
 /* A shape whose layers are just enough for its ranks, with the costs of a deck. */
 struct shape {
   int32_t n_ranks, n_micro;
+  struct params params;
   struct model *model;
   struct cost *cost;
   struct plan_micro *micro;
@@ -37,17 +38,13 @@ static void must(int status) {
   exit(1);
 }
 
-static struct cost *make_cost(const struct model *model, int32_t n_ranks) {
-  char *notes, *text = deck_wrap_text("bench", "cost: {source: uniform, uniform: {forward_ms: 1, input_ms: 1, "
-                                               "weight_ms: 1, send_ms: 0.1}}");
-  struct params params;
-  struct cost *cost;
-  must(params_parse(text, NULL, 0, &params));
-  must(cost_create(&params, model, n_ranks, &cost, &notes));
-  params_fini(&params);
+/* Times of the deck that has the shape's params. */
+static void open_cost(struct shape *s, const char *deck) {
+  char *notes, *text = deck_wrap_text("bench", deck);
+  must(params_parse(text, NULL, 0, &s->params));
+  must(cost_create(&s->params, s->model, s->n_ranks, &s->cost, &notes));
   mem_free(text);
   mem_free(notes);
-  return cost;
 }
 
 /* Two blocks a rank: planners with two stages a rank cut whole ones. */
@@ -59,11 +56,12 @@ static void open_shape(struct shape *s, int32_t n_ranks, int32_t n_micro) {
                           (int)(2 * n_ranks));
   must(model_create(json, "bench", -1, &s->model, NULL));
   mem_free(json);
-  s->cost = make_cost(s->model, n_ranks);
+  open_cost(s, "cost: {source: uniform, uniform: {forward_ms: 1, input_ms: 1, weight_ms: 1, send_ms: 0.1}}");
   planner_make_worst(n_micro, 1, LENGTH, &s->micro);
 }
 
 static void close_shape(struct shape *s) {
+  params_fini(&s->params);
   cost_destroy(&s->cost);
   model_destroy(&s->model);
   mem_free(s->micro);
@@ -71,10 +69,11 @@ static void close_shape(struct shape *s) {
 
 static struct plan_request make_request(const struct shape *s) {
   return (struct plan_request){.model = s->model,
+                               .params = &s->params,
                                .cost = s->cost,
                                .n_ranks = s->n_ranks,
                                .n_stages = s->n_ranks,
-                               .partition = PARAMS_CUT_EVEN,
+                               .partition.kind = PARAMS_CUT_EVEN,
                                .n_micro = s->n_micro,
                                .micro = s->micro,
                                .clip = true};
@@ -172,11 +171,11 @@ static void print_planners(void) {
   }
   printf("\n");
   for (const struct planner *const *p = planner_get_all(); *p; p++) {
-    if (!strcmp((*p)->name, "file")) continue;    /* takes what another has planned */
-    if (!strcmp((*p)->name, "obscura")) continue; /* see print_obscura */
-    printf("%-19s", (*p)->name);
+    if ((*p)->takes_file) continue;                   /* takes what another has planned */
+    if ((*p)->id == PARAMS_PLANNER_OBSCURA) continue; /* see print_obscura */
+    printf("%-19s", planner_get_name(*p));
     for (int k = 0; k < N_SHAPES; k++) {
-      double seconds = measure_planner((*p)->name, &opened[k]);
+      double seconds = measure_planner(planner_get_name(*p), &opened[k]);
       if (seconds < 0)
         printf(" %16s", "declines");
       else
@@ -196,21 +195,15 @@ struct deep {
 
 static void open_deep(struct deep *deep, int32_t n_ranks, int32_t n_micro, int n_blocks) {
   struct shape *s = &deep->shape;
-  struct params params;
-  char *notes, *text = deck_wrap_text("bench", "device: {preset: a100-80g, precision: bf16}\ncost: {source: preset}");
   char *json = mem_format("{\"model_type\": \"llama\", \"vocab_size\": 32000, \"hidden_size\": 5120, "
                           "\"intermediate_size\": 13824, \"num_hidden_layers\": %d, \"num_attention_heads\": 40, "
                           "\"max_position_embeddings\": 16384}",
                           n_blocks);
   *deep = (struct deep){.shape = {.n_ranks = n_ranks, .n_micro = n_micro}, .n_blocks = n_blocks};
-  must(params_parse(text, NULL, 0, &params));
   must(model_create(json, "bench", -1, &s->model, NULL));
   s->model->half = true;
-  must(cost_create(&params, s->model, n_ranks, &s->cost, &notes));
+  open_cost(s, "device: {preset: a100-80g, precision: bf16}\ncost: {source: preset}");
   planner_make_worst(n_micro, 1, n_ranks > 8 ? 16384 : 4096, &s->micro);
-  params_fini(&params);
-  mem_free(notes);
-  mem_free(text);
   mem_free(json);
 }
 
@@ -218,7 +211,7 @@ static void open_deep(struct deep *deep, int32_t n_ranks, int32_t n_micro, int n
 static double measure_obscura(const struct deep *deep, bool faithful, enum params_swap_tier tier, int64_t limit,
                               bool *fits) {
   const struct shape *s = &deep->shape;
-  struct obscura_options options = obscura_options_default();
+  struct params params = s->params;
   struct plan_request request = make_request(s);
   struct plan *plan = NULL;
   int64_t *limits = MEM_NEW(int64_t, s->n_ranks);
@@ -226,17 +219,16 @@ static double measure_obscura(const struct deep *deep, bool faithful, enum param
   for (int32_t r = 0; r < s->n_ranks; r++) limits[r] = limit;
   for (int32_t l = 0; l < s->model->n_layers; l++)
     ops[l] = recompute_get_ops(&s->model->layers[l], PARAMS_RECOMPUTE_FULL);
-  options.faithful = faithful;
-  request.partition = PARAMS_CUT_AUTO;
+  params.obscura.faithful = faithful;
+  request.partition.kind = PARAMS_CUT_AUTO;
   request.device_limit = limits;
   request.recompute_ops = ops;
   request.n_recompute_stages = PLAN_ALL_STAGES;
   request.recompute_as_needed = true;
   request.recompute_early = !faithful;
-  request.obscura = &options;
+  request.params = &params;
   request.simulate = true;
-  request.may_swap = true;
-  request.swap_tier = tier;
+  params.pipeline.swap_tier = (int)tier;
   double begun = rate_get_cpu();
   must(planner_run("obscura", &request, &plan));
   double seconds = rate_get_cpu() - begun;

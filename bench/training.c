@@ -23,9 +23,9 @@ static int make_plan_all(struct training *t, const struct training_config *c) {
   struct plan_request request = {.model = t->model,
                                  .n_ranks = comm_get_size(t->comm),
                                  .n_stages = comm_get_size(t->comm),
-                                 .partition = c->stages ? PARAMS_CUT_LIST : PARAMS_CUT_EVEN,
-                                 .partition_list = c->stages,
-                                 .n_partition = c->n_stages,
+                                 .partition.kind = c->stages ? PARAMS_CUT_LIST : PARAMS_CUT_EVEN,
+                                 .partition.blocks = c->stages,
+                                 .partition.n = c->n_stages,
                                  .n_micro = n_micro,
                                  .micro = micro,
                                  .clip = true};

@@ -21,8 +21,13 @@ static inline int32_t draw(int32_t n) {
 static inline struct plan *make_plan(const struct model *model, const char *planner, int32_t p, int32_t m, bool clip) {
   struct plan_micro micro[MAX_MICRO];
   for (int32_t i = 0; i < m; i++) micro[i] = (struct plan_micro){1 + i % 2, 8 + i % 5, 7, 6};
-  struct plan_request request = {
-      .model = model, .n_ranks = p, .n_stages = p, .n_micro = m, .micro = micro, .clip = clip};
+  struct plan_request request = {.model = model,
+                                 .params = get_test_params(),
+                                 .n_ranks = p,
+                                 .n_stages = p,
+                                 .n_micro = m,
+                                 .micro = micro,
+                                 .clip = clip};
   request.n_chunks = get_test_chunks(planner);
   struct plan *plan;
   T_CHECK(planner_run(planner, &request, &plan) == STATUS_OK, "%s", error_text());

@@ -137,7 +137,7 @@ static struct outcome run_1f1b(const struct adapipe_case *c, enum params_recompu
   for (int r = 0; r < MAX_RANKS; r++) none[r] = INT64_MAX;
   request.device_limit = none;
   request.recompute_ops = NULL;
-  request.partition = PARAMS_CUT_EVEN;
+  request.partition.kind = PARAMS_CUT_EVEN;
   struct plan *plan = NULL;
   T_CHECK(!planner_run("1f1b", &request, &plan), "%s", error_text());
   uint32_t *ops = MEM_NEW(uint32_t, c->model->n_layers);
@@ -264,9 +264,9 @@ static double search_cuts(struct adapipe_case *c, double *list, int32_t stage, i
     struct plan *plan = NULL;
     list[stage] = halves / 2.0;
     struct plan_request r = c->request;
-    r.partition = PARAMS_CUT_LIST;
-    r.partition_list = list;
-    r.n_partition = p;
+    r.partition.kind = PARAMS_CUT_LIST;
+    r.partition.blocks = list;
+    r.partition.n = p;
     if (!planner_run("adapipe", &r, &plan)) return run_plan(c, plan, true).step;
     error_clear();
     return INFINITY;

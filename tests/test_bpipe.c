@@ -73,7 +73,7 @@ static void open_case(struct bpipe_case *c, int32_t p, int32_t m, double backwar
                                  .cost = c->cost,
                                  .n_ranks = p,
                                  .n_stages = p,
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = m,
                                  .micro = micro,
                                  .notes = &c->notes};

@@ -67,9 +67,9 @@ static struct plan *make_cut_plan(const struct model *model, const char *planner
                                  .n_ranks = p,
                                  .n_stages = p,
                                  .n_chunks = chunks,
-                                 .partition = cut ? PARAMS_CUT_LIST : PARAMS_CUT_EVEN,
-                                 .partition_list = cut,
-                                 .n_partition = p * chunks,
+                                 .partition.kind = cut ? PARAMS_CUT_LIST : PARAMS_CUT_EVEN,
+                                 .partition.blocks = cut,
+                                 .partition.n = p * chunks,
                                  .n_micro = 4,
                                  .micro = micro,
                                  .clip = true};

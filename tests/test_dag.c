@@ -335,11 +335,11 @@ static void check_live_activations(const struct dag *dag, const struct plan *pla
 static void test_planners(void) {
   struct model *models[2] = {make_tiny_model(8, false), make_tiny_model(8, true)};
   for (const struct planner *const *planner = planner_get_all(); *planner; planner++) {
-    int32_t chunks = get_test_chunks((*planner)->name), largest = chunks == 1 ? 8 : chunks == 2 ? 5 : 0;
+    int32_t chunks = get_test_chunks(planner_get_name(*planner)), largest = chunks == 1 ? 8 : chunks == 2 ? 5 : 0;
     for (int32_t p = 1; p <= largest; p++)
       for (int32_t m = 1; m <= 3 * p + 1; m += 1 + (chunks == 2)) {
         const struct model *model = models[(p + m) % 2];
-        struct plan *plan = make_plan(model, (*planner)->name, p, m, m % 3);
+        struct plan *plan = make_plan(model, planner_get_name(*planner), p, m, m % 3);
         struct dag *dag = check_graph(plan, model);
         check_live_activations(dag, plan);
         dag_destroy(&dag);

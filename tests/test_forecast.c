@@ -45,7 +45,7 @@ static struct plan *make_case(const struct model *model, const char *planner, in
                                  .n_ranks = p,
                                  .n_stages = p,
                                  .n_chunks = 1,
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = 5,
                                  .micro = micro,
                                  .recompute_ops = recompute ? ops : NULL,

@@ -6,9 +6,9 @@
 #include "dag/dag.h"
 #include "plan/recompute.h"
 #include "planner/obscura/obscura_model.h"
-#include "planner/obscura/planner_obscura.h"
 #include "planner/one_f_one_b.h"
 #include "planner/planner.h"
+#include "planner_cases.h"
 #include "sim/sim.h"
 #include "t.h"
 #include "tiny_model.h"
@@ -34,24 +34,24 @@ struct order_case {
 static bool open_pipeline(const struct order_case *c, double r, struct pipeline *pipe) {
   static struct plan_micro micro[MAX_MICRO];
   static uint32_t ops[MAX_LAYERS];
-  struct obscura_options options = obscura_options_default();
+  struct params params = *get_test_params();
   for (int32_t i = 0; i < c->m; i++) micro[i] = (struct plan_micro){1, 4, 4, 4};
   *pipe = (struct pipeline){.model = make_tiny_model(c->p, false)};
   for (int32_t l = 0; l < pipe->model->n_layers; l++)
     ops[l] = recompute_get_ops(&pipe->model->layers[l], PARAMS_RECOMPUTE_FULL);
-  if (c->steps != NONE) options.steps = (enum params_obscura_steps)c->steps;
-  options.adjusted_stages = c->n;
-  options.faithful = true;
+  if (c->steps != NONE) params.obscura.steps = c->steps;
+  params.obscura.adjusted_stages = c->n;
+  params.obscura.faithful = true;
   struct plan_request request = {.model = pipe->model,
                                  .n_ranks = c->p,
                                  .n_stages = c->p,
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = c->m,
                                  .micro = micro,
                                  .recompute_ops = ops,
                                  .recompute_early = c->early,
                                  .n_recompute_stages = c->steps == NONE ? c->n : PLAN_ALL_STAGES,
-                                 .obscura = &options};
+                                 .params = &params};
   int status = planner_run(c->steps == NONE ? "1f1b" : "obscura", &request, &pipe->plan);
   for (int32_t s = 0; s < c->p && !status; s++)
     pipe->plan->pace[s] =

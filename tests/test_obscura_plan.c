@@ -6,6 +6,7 @@
 #include "model/footprint.h"
 #include "plan/recompute.h"
 #include "planner/obscura/obscura.h"
+#include "planner_cases.h"
 #include "setup/request.h"
 #include "tiny_model.h"
 
@@ -30,12 +31,12 @@ struct plan_case {
   struct plan_micro micro[MAX_MICRO];
   int64_t limits[MAX_RANKS];
   uint32_t *ops;
-  struct obscura_options options;
+  struct params params;
   struct plan_request request;
 };
 
 static void open_case(struct plan_case *c, int blocks, int32_t p, int32_t m, int costs_of) {
-  *c = (struct plan_case){.model = make_tiny_model(blocks, blocks % 2), .options = obscura_options_default()};
+  *c = (struct plan_case){.model = make_tiny_model(blocks, blocks % 2), .params = *get_test_params()};
   c->cost = make_cost_case(costs[costs_of], c->model, p);
   c->ops = MEM_NEW(uint32_t, c->model->n_layers);
   for (int32_t l = 0; l < c->model->n_layers; l++)
@@ -54,10 +55,8 @@ static void open_case(struct plan_case *c, int blocks, int32_t p, int32_t m, int
                                      .n_recompute_stages = PLAN_ALL_STAGES,
                                      .recompute_as_needed = true,
                                      .recompute_early = true,
-                                     .obscura = &c->options,
-                                     .simulate = true,
-                                     .may_swap = true,
-                                     .swap_tier = PARAMS_SWAP_TIER_AUTO};
+                                     .params = &c->params,
+                                     .simulate = true};
 }
 
 static void close_case(struct plan_case *c) {
@@ -128,10 +127,10 @@ static void check_never_slower(struct plan_case *c, int trial) {
   static const char *const others[] = {"1f1b", "adapipe", "bpipe"};
   double own = time_planner(c, "obscura", NULL), best = INFINITY;
   for (size_t k = 0; k < sizeof others / sizeof *others; k++) best = fmin(best, time_planner(c, others[k], NULL));
-  c->options.faithful = true;
+  c->params.obscura.faithful = true;
   c->request.recompute_early = false;
   best = fmin(best, time_planner(c, "obscura", NULL));
-  c->options.faithful = false;
+  c->params.obscura.faithful = false;
   c->request.recompute_early = true;
   T_CHECK(own <= best * (1 + 1e-9), "trial %d p %d m %d: %g, another takes %g", trial, (int)c->request.n_ranks,
           (int)c->request.n_micro, own, best);
@@ -144,8 +143,8 @@ static void test_never_slower(void) {
     int32_t p = 2 + (int32_t)draw(5), m = 1 + (int32_t)draw(20);
     open_case(&c, p + (int)draw(p + 3), p, m, trial % 3);
     draw_limits(&c, (int)draw(11));
-    c.request.may_swap = draw(2);
-    if (draw(4) == 0) c.request.partition = PARAMS_CUT_EVEN;
+    c.params.pipeline.swap = draw(2) ? PARAMS_SWAP_AUTO : PARAMS_SWAP_OFF;
+    if (draw(4) == 0) c.request.partition.kind = PARAMS_CUT_EVEN;
     if (trial % 5 == 4) c.micro[m - 1] = (struct plan_micro){1, LENGTH, LENGTH, LENGTH};
     check_never_slower(&c, trial);
     close_case(&c);
@@ -160,13 +159,13 @@ static void test_swap_helps(void) {
     struct plan_case c;
     int64_t plain[MAX_RANKS];
     open_case(&c, 2 * p, p, 60, 1);
-    c.request.partition = PARAMS_CUT_EVEN;
+    c.request.partition.kind = PARAMS_CUT_EVEN;
     c.request.n_recompute_stages = 0;
     double ideal = time_planner(&c, "1f1b", plain);
     c.request.n_recompute_stages = PLAN_ALL_STAGES;
     for (int32_t r = 0; r < p; r++) c.limits[r] = plain[p - 4] + (plain[p - 4] - plain[p - 3]) / 2;
     double with = time_planner(&c, "obscura", NULL);
-    c.request.may_swap = false;
+    c.params.pipeline.swap = PARAMS_SWAP_OFF;
     double without = time_planner(&c, "obscura", NULL);
     T_CHECK(with < without * 0.98, "p %d: %g, without %g, without limits %g", (int)p, with, without, ideal);
     close_case(&c);
@@ -202,8 +201,8 @@ static void check_by_hand(int32_t lambda, double beta, const char *note) {
   int64_t peaks[MAX_RANKS];
   time_planner(&c, "1f1b", peaks);
   c.limits[0] = peaks[0] - peaks[0] / 50;
-  c.options.lambda = lambda;
-  c.options.beta = beta;
+  c.params.obscura.lambda = lambda;
+  c.params.obscura.beta = beta;
   c.request.n_recompute_stages = PLAN_ALL_STAGES;
   c.request.notes = &notes;
   bool moves = lambda != 0 && beta != 0 && !note;
@@ -230,9 +229,9 @@ static void test_small_part(void) {
   struct plan_case c;
   struct plan *plan = NULL;
   open_case(&c, 8, 4, 16, 0);
-  c.options.adjusted_stages = 2;
-  c.options.lambda = 3;
-  c.options.beta = 1e-6;
+  c.params.obscura.adjusted_stages = 2;
+  c.params.obscura.lambda = 3;
+  c.params.obscura.beta = 1e-6;
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
   T_CHECK(plan && plan->n_moves == 0, "%d moves", plan ? (int)plan->n_moves : -1);
   plan_destroy(&plan);
@@ -246,9 +245,9 @@ static void test_without_costs(void) {
   draw_limits(&c, 5);
   c.request.cost = NULL;
   c.request.simulate = false;
-  c.request.may_swap = false;
+  c.params.pipeline.swap = PARAMS_SWAP_OFF;
   check_plan(&c);
-  c.options.faithful = true;
+  c.params.obscura.faithful = true;
   check_plan(&c);
   close_case(&c);
 }
@@ -294,10 +293,10 @@ static void check_forced(int32_t p, int32_t m, int32_t n, bool faithful) {
   struct plan_case c;
   struct plan *plan = NULL;
   open_case(&c, p, p, m, 0);
-  c.options.adjusted_stages = n;
-  c.options.faithful = faithful;
-  c.options.steps = PARAMS_OBSCURA_STEPS_REFINED;
-  c.request.partition = PARAMS_CUT_EVEN;
+  c.params.obscura.adjusted_stages = n;
+  c.params.obscura.faithful = faithful;
+  c.params.obscura.steps = PARAMS_OBSCURA_STEPS_REFINED;
+  c.request.partition.kind = PARAMS_CUT_EVEN;
   if (n % 2) draw_limits(&c, 2);
   struct obscura_model model = {.n_stages = p, .n_micro = m, .n_adjusted = n};
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "p %d m %d n %d: %s", p, m, n, error_text());
@@ -318,11 +317,11 @@ static void test_forced(void) {
   struct plan_case c;
   struct plan *plan = NULL;
   open_case(&c, 4, 4, 8, 0);
-  c.options.adjusted_stages = 5;
+  c.params.obscura.adjusted_stages = 5;
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_MISTAKE && strstr(error_text(), "there are 4 stages"),
           "%s", error_text());
   error_clear();
-  c.options.adjusted_stages = PARAMS_AUTO;
+  c.params.obscura.adjusted_stages = PARAMS_AUTO;
   c.request.n_recompute_stages = 2;
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_MISTAKE && strstr(error_text(), "recompute_stages"), "%s",
           error_text());
@@ -334,10 +333,10 @@ static void test_forced(void) {
 static void test_identify(void) {
   struct plan_case c;
   open_case(&c, 8, 4, 16, 0);
-  c.request.partition = PARAMS_CUT_EVEN;
-  c.options.faithful = true;
+  c.request.partition.kind = PARAMS_CUT_EVEN;
+  c.params.obscura.faithful = true;
   c.request.recompute_early = false;
-  c.request.may_swap = false;
+  c.params.pipeline.swap = PARAMS_SWAP_OFF;
   int64_t plain[MAX_RANKS];
   c.request.n_recompute_stages = 0;
   time_planner(&c, "1f1b", plain);
@@ -346,7 +345,7 @@ static void test_identify(void) {
     struct plan *plan = NULL;
     for (int32_t r = 0; r < 4; r++) c.limits[r] = r == k ? plain[r] - plain[r] / 20 : INT64_MAX;
     for (int cmb = 0; cmb < 2; cmb++) {
-      c.options.steps = cmb ? PARAMS_OBSCURA_STEPS_CMB : PARAMS_OBSCURA_STEPS_REFINED;
+      c.params.obscura.steps = cmb ? PARAMS_OBSCURA_STEPS_CMB : PARAMS_OBSCURA_STEPS_REFINED;
       T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
       int32_t ahead = plan ? count_ahead(plan, 0) : 0;
       T_CHECK(cmb ? ahead == 4 : ahead > 4, "stage %d over its limit, cmb %d: %d ahead", (int)k, cmb, (int)ahead);
@@ -389,12 +388,12 @@ static void check_blocks(bool eager, double beta) {
   struct plan *plan = NULL;
   struct dag *dag = NULL;
   open_case(&c, 8, 8, 40, 0);
-  c.request.partition = PARAMS_CUT_EVEN;
-  c.options.adjusted_stages = 3;
-  c.options.steps = PARAMS_OBSCURA_STEPS_SWAP;
-  c.options.lambda = 4;
-  c.options.beta = beta;
-  c.options.eager = eager;
+  c.request.partition.kind = PARAMS_CUT_EVEN;
+  c.params.obscura.adjusted_stages = 3;
+  c.params.obscura.steps = PARAMS_OBSCURA_STEPS_SWAP;
+  c.params.obscura.lambda = 4;
+  c.params.obscura.beta = beta;
+  c.params.obscura.eviction = eager ? PARAMS_EVICTION_EAGER : PARAMS_EVICTION_LAZY;
   int status = planner_run("obscura", &c.request, &plan);
   if (!status) status = dag_build(plan, c.model, &dag);
   if (!status) status = dag_check(dag, plan);
@@ -417,9 +416,12 @@ static int32_t count_moves(bool eager) {
   struct plan_case c;
   struct plan *plan = NULL;
   open_case(&c, 8, 8, 40, 0);
-  c.request.partition = PARAMS_CUT_EVEN;
-  c.options = (struct obscura_options){
-      .steps = PARAMS_OBSCURA_STEPS_SWAP, .adjusted_stages = 3, .lambda = 4, .beta = 1, .eager = eager};
+  c.request.partition.kind = PARAMS_CUT_EVEN;
+  c.params.obscura = (struct params_obscura){.steps = PARAMS_OBSCURA_STEPS_SWAP,
+                                             .adjusted_stages = 3,
+                                             .lambda = 4,
+                                             .beta = 1,
+                                             .eviction = eager ? PARAMS_EVICTION_EAGER : PARAMS_EVICTION_LAZY};
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
   int32_t n = plan ? plan->n_moves : 0;
   plan_destroy(&plan);
@@ -442,9 +444,12 @@ static void check_spill(bool eager, int32_t room) {
   struct dag *dag = NULL;
   int64_t host[MAX_RANKS], disk[MAX_RANKS], parts[DAG_BLOCK_PARTS], most = 0;
   open_case(&c, 8, 8, 40, 0);
-  c.request.partition = PARAMS_CUT_EVEN;
-  c.options = (struct obscura_options){
-      .steps = PARAMS_OBSCURA_STEPS_SWAP, .adjusted_stages = 3, .lambda = 8, .beta = 1, .eager = eager};
+  c.request.partition.kind = PARAMS_CUT_EVEN;
+  c.params.obscura = (struct params_obscura){.steps = PARAMS_OBSCURA_STEPS_SWAP,
+                                             .adjusted_stages = 3,
+                                             .lambda = 8,
+                                             .beta = 1,
+                                             .eviction = eager ? PARAMS_EVICTION_EAGER : PARAMS_EVICTION_LAZY};
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
   for (int32_t k = 0; plan && k < plan->n_moves; k++) {
     int64_t bytes = dag_measure_block(plan, c.model, plan->moves[k].stage, 0, parts);
@@ -473,9 +478,12 @@ static void check_least_host(int32_t lambda, bool eager) {
   struct plan_case c;
   int64_t host[MAX_RANKS], disk[MAX_RANKS];
   open_case(&c, 8, 8, 40, 0);
-  c.request.partition = PARAMS_CUT_EVEN;
-  c.options = (struct obscura_options){
-      .steps = PARAMS_OBSCURA_STEPS_SWAP, .adjusted_stages = 2, .lambda = lambda, .beta = 1, .eager = eager};
+  c.request.partition.kind = PARAMS_CUT_EVEN;
+  c.params.obscura = (struct params_obscura){.steps = PARAMS_OBSCURA_STEPS_SWAP,
+                                             .adjusted_stages = 2,
+                                             .lambda = lambda,
+                                             .beta = 1,
+                                             .eviction = eager ? PARAMS_EVICTION_EAGER : PARAMS_EVICTION_LAZY};
   for (int32_t r = 0; r < 8; r++) host[r] = 1;
   for (int32_t r = 0; r < 8; r++) disk[r] = INT64_MAX;
   c.request.host_limit = host;
@@ -504,30 +512,33 @@ static void test_spill(void) {
   check_spill(true, 14); /* what comes back early keeps its place until it is used */
 }
 
-/* The tier and the stages that the deck names: nothing on disk with host; with disk all that have the time; no block of a stage
+/* The tier and the one stage (-1: any) that the deck names: nothing on disk with host; with disk all that have the time; no block of a stage
  * that is not named, forced or found out. */
-static void check_where(enum params_swap_tier tier, const bool *stages, bool forced) {
+static void check_where(enum params_swap_tier tier, int64_t only, bool forced) {
   struct plan_case c;
   struct plan *plan = NULL;
   int64_t host[MAX_RANKS], disk[MAX_RANKS];
   int32_t count[PLAN_TIER_COUNT] = {0};
   open_case(&c, 8, 8, 40, 0);
-  c.request.partition = PARAMS_CUT_EVEN;
+  c.request.partition.kind = PARAMS_CUT_EVEN;
   if (forced)
-    c.options = (struct obscura_options){
-        .steps = PARAMS_OBSCURA_STEPS_SWAP, .adjusted_stages = 3, .lambda = 8, .beta = 1, .eager = false};
+    c.params.obscura = (struct params_obscura){.steps = PARAMS_OBSCURA_STEPS_SWAP,
+                                               .adjusted_stages = 3,
+                                               .lambda = 8,
+                                               .beta = 1,
+                                               .eviction = PARAMS_EVICTION_LAZY};
   else
     draw_limits(&c, 4);
   for (int32_t r = 0; r < 8; r++) host[r] = tier == PARAMS_SWAP_TIER_HOST ? 1 : INT64_MAX;
   for (int32_t r = 0; r < 8; r++) disk[r] = INT64_MAX;
   c.request.host_limit = host;
   c.request.disk_limit = disk;
-  c.request.swap_tier = tier;
-  c.request.swap_stages = stages;
+  c.params.pipeline.swap_tier = tier;
+  if (only >= 0) c.params.pipeline.swap_stages = (struct params_stages){PARAMS_STAGES_LIST, &only, 1};
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK, "%s", error_text());
   for (int32_t k = 0; plan && k < plan->n_moves; k++) {
     count[plan->moves[k].tier]++;
-    T_CHECK(!stages || stages[plan->moves[k].stage], "tier %d: a block of stage %d leaves", (int)tier,
+    T_CHECK(only < 0 || only == plan->moves[k].stage, "tier %d: a block of stage %d leaves", (int)tier,
             (int)plan->moves[k].stage);
   }
   if (forced) {
@@ -545,14 +556,14 @@ static void test_peers(void) {
   struct plan_case c;
   struct plan *plan = NULL;
   open_case(&c, 8, 8, 40, 0);
-  c.request.partition = PARAMS_CUT_EVEN;
-  c.options =
-      (struct obscura_options){.steps = PARAMS_OBSCURA_STEPS_SWAP, .adjusted_stages = 3, .lambda = 4, .beta = 1};
+  c.request.partition.kind = PARAMS_CUT_EVEN;
+  c.params.obscura =
+      (struct params_obscura){.steps = PARAMS_OBSCURA_STEPS_SWAP, .adjusted_stages = 3, .lambda = 4, .beta = 1};
   int64_t peaks[MAX_RANKS];
   int32_t least = 1;
   time_planner(&c, "obscura", peaks);
   for (int32_t r = 2; r < 8; r++) least = peaks[r] < peaks[least] ? r : least;
-  c.request.swap_tier = PARAMS_SWAP_TIER_RANK;
+  c.params.pipeline.swap_tier = PARAMS_SWAP_TIER_RANK;
   T_CHECK(planner_run("obscura", &c.request, &plan) == STATUS_OK && plan->n_moves > 0, "%s", error_text());
   for (int32_t k = 0; plan && k < plan->n_moves; k++)
     T_CHECK(plan->moves[k].tier == PLAN_TIER_RANK && plan->moves[k].peer >= 3 &&
@@ -576,15 +587,15 @@ static void test_ranks_help(void) {
     open_case(&c, p + (int)draw(p + 3), p, m, trial % 2 ? 3 : trial % 3);
     draw_limits(&c, 1 + (int)draw(9));
     if (draw(2)) c.limits[p - 1] = c.limits[p - 2] = INT64_MAX;
-    c.request.swap_tier = PARAMS_SWAP_TIER_AUTO;
+    c.params.pipeline.swap_tier = PARAMS_SWAP_TIER_AUTO;
     double with = time_planner(&c, "obscura", NULL);
-    c.request.swap_tier = PARAMS_SWAP_TIER_HOST;
+    c.params.pipeline.swap_tier = PARAMS_SWAP_TIER_HOST;
     double without = time_planner(&c, "obscura", NULL);
-    c.request.swap_tier = PARAMS_SWAP_TIER_RANK;
+    c.params.pipeline.swap_tier = PARAMS_SWAP_TIER_RANK;
     double only = time_planner(&c, "obscura", NULL);
-    c.request.may_swap = false;
+    c.params.pipeline.swap = PARAMS_SWAP_OFF;
     double none = time_planner(&c, "obscura", NULL);
-    c.request.may_swap = true;
+    c.params.pipeline.swap = PARAMS_SWAP_AUTO;
     T_CHECK(with <= without * (1 + 1e-9) && only <= none * (1 + 1e-9), "trial %d: %g, host %g, rank %g, none %g", trial,
             with, without, only, none);
     n_faster += with < without * (1 - 1e-9);
@@ -602,11 +613,10 @@ static void test_ranks_help(void) {
 }
 
 static void test_where(void) {
-  static const bool second[MAX_RANKS] = {[1] = true};
   for (int forced = 0; forced < 2; forced++) {
-    check_where(PARAMS_SWAP_TIER_HOST, NULL, forced);
-    check_where(PARAMS_SWAP_TIER_DISK, NULL, forced);
-    check_where(PARAMS_SWAP_TIER_AUTO, second, forced);
+    check_where(PARAMS_SWAP_TIER_HOST, -1, forced);
+    check_where(PARAMS_SWAP_TIER_DISK, -1, forced);
+    check_where(PARAMS_SWAP_TIER_AUTO, 1, forced);
   }
 }
 
@@ -620,12 +630,12 @@ static void test_partition(void) {
     struct plan *plan[2] = {NULL, NULL};
     double seconds[2];
     open_case(&c, 10 * p, p, 6 * p, 1);
-    c.options.adjusted_stages = n;
-    c.options.faithful = true;
+    c.params.obscura.adjusted_stages = n;
+    c.params.obscura.faithful = true;
     c.request.recompute_early = false;
-    c.request.may_swap = false;
+    c.params.pipeline.swap = PARAMS_SWAP_OFF;
     for (int k = 0; k < 2; k++) {
-      c.options.steps = k ? PARAMS_OBSCURA_STEPS_PARTITION : PARAMS_OBSCURA_STEPS_SWAP;
+      c.params.obscura.steps = k ? PARAMS_OBSCURA_STEPS_PARTITION : PARAMS_OBSCURA_STEPS_SWAP;
       T_CHECK(planner_run("obscura", &c.request, &plan[k]) == STATUS_OK, "%s", error_text());
       seconds[k] = planner_evaluate(&c.request, plan[k], NULL);
     }
@@ -671,12 +681,13 @@ static void test_at_the_limit(void) {
     struct plan *plan = NULL;
     int64_t peaks[MAX_RANKS], again[MAX_RANKS];
     open_case(&c, 8, 4, 16, trial % 4 < 2 ? 0 : 1);
-    c.request.partition = PARAMS_CUT_EVEN;
-    c.options = (struct obscura_options){.steps = PARAMS_OBSCURA_STEPS_SWAP,
-                                         .adjusted_stages = 1 + trial % 2,
-                                         .lambda = 2 + trial / 4,
-                                         .beta = 1,
-                                         .eager = trial % 3 == 0};
+    c.request.partition.kind = PARAMS_CUT_EVEN;
+    c.params.obscura =
+        (struct params_obscura){.steps = PARAMS_OBSCURA_STEPS_SWAP,
+                                .adjusted_stages = 1 + trial % 2,
+                                .lambda = 2 + trial / 4,
+                                .beta = 1,
+                                .eviction = trial % 3 == 0 ? PARAMS_EVICTION_EAGER : PARAMS_EVICTION_LAZY};
     double free = time_planner(&c, "obscura", peaks);
     memcpy(c.limits, peaks, sizeof c.limits);
     double held = time_planner(&c, "obscura", again);

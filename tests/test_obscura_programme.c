@@ -7,6 +7,7 @@
 #include "model/footprint.h"
 #include "plan/recompute.h"
 #include "planner/obscura/obscura.h"
+#include "planner_cases.h"
 #include "tiny_model.h"
 
 enum { MAX_STAGES = 6, MAX_MICRO = 40, ROWS = 2, LENGTH = 16, EIGHTHS = 8, MAX_CHOICES = 1 << 16 };
@@ -43,6 +44,7 @@ struct programme_case {
   const struct costs *costs;
   struct plan_micro micro[MAX_MICRO];
   struct plan_stage stages[MAX_STAGES];
+  struct params params;
   struct plan_request request;
   uint32_t *ops; /* [n_layers] what may be discarded */
   int64_t limits[MAX_STAGES];
@@ -180,12 +182,14 @@ static bool is_allowed(const struct programme_case *c, const struct choice *choi
 
 /* ---- all of them ---- */
 
+static bool may_swap(const struct programme_case *c) { return c->params.pipeline.swap != PARAMS_SWAP_OFF; }
+
 static bool may_take_blocks(const struct programme_case *c, int32_t lambda) {
-  const struct obscura_options *o = &c->x.options;
+  const struct params_obscura *o = &c->x.options;
   int32_t k = c->n_adjusted - 1, p = c->request.n_stages;
-  if (o->lambda != PARAMS_AUTO) return lambda == (c->request.may_swap ? o->lambda : 0);
+  if (o->lambda != PARAMS_AUTO) return lambda == (may_swap(c) ? o->lambda : 0);
   if (lambda == 0) return true;
-  return c->request.may_swap && (!o->faithful || (lambda >= 2 && lambda <= p - k - 2));
+  return may_swap(c) && (!o->faithful || (lambda >= 2 && lambda <= p - k - 2));
 }
 
 static double find_best(const struct programme_case *c, struct choice *best) {
@@ -224,18 +228,20 @@ static void open_programme(struct programme_case *c, int32_t p, int32_t n_adjust
                                      .cost = make_cost_case(costs->yaml, model, p),
                                      .n_ranks = p,
                                      .n_stages = p,
-                                     .partition = PARAMS_CUT_EVEN,
+                                     .partition.kind = PARAMS_CUT_EVEN,
                                      .n_micro = m,
                                      .micro = c->micro,
                                      .device_limit = c->limits,
                                      .recompute_ops = c->ops,
                                      .n_recompute_stages = PLAN_ALL_STAGES,
                                      .recompute_as_needed = true,
-                                     .may_swap = draw(8) > 0,
-                                     .swap_tier = PARAMS_SWAP_TIER_HOST};
+                                     .params = &c->params};
+  c->params = *get_test_params();
+  c->params.pipeline.swap = draw(8) > 0 ? PARAMS_SWAP_AUTO : PARAMS_SWAP_OFF;
+  c->params.pipeline.swap_tier = PARAMS_SWAP_TIER_HOST;
   T_CHECK(!partition_make(&c->request, c->stages), "%s", error_text());
   c->x = (struct obscura){.request = &c->request,
-                          .options = obscura_options_default(),
+                          .options = c->params.obscura,
                           .tier = PLAN_TIER_HOST,
                           .n_stages = p,
                           .n_micro = m,
@@ -272,7 +278,7 @@ static void draw_limits(struct programme_case *c) {
   double part = (double)draw(101) / 100;
   bool alike = draw(2);
   for (int32_t s = 0; s <= k; s++) {
-    struct choice most = {0}, least = {.lambda = c->request.may_swap ? c->ahead[k] - 1 : 0, .beta = 1};
+    struct choice most = {0}, least = {.lambda = may_swap(c) ? c->ahead[k] - 1 : 0, .beta = 1};
     for (int i = 0; i < n; i++)
       if (discards[i].bytes > least.discard.bytes) least.discard = discards[i];
     double low = get_bytes(c, &least, s), high = get_bytes(c, &most, s);
@@ -320,14 +326,14 @@ static void try_case(int trial, int32_t p, int32_t n_adjusted) {
   char name[128];
   int32_t m = p + (int32_t)draw((uint64_t)(5 * p));
   open_programme(&c, p, n_adjusted, m, &all_costs[draw(N_COSTS)]);
-  struct obscura_options *o = &c.x.options;
+  struct params_obscura *o = &c.x.options;
   o->faithful = draw(2);
   if (draw(4) == 0) o->epsilon = 0.3;
   if (draw(6) == 0) o->lambda = (int32_t)draw((uint64_t)c.ahead[n_adjusted - 1]);
   if (draw(6) == 0) o->beta = 0.6;
   draw_limits(&c);
   snprintf(name, sizeof name, "trial %d p %d adjusted %d m %d %s%s lambda %d beta %g", trial, (int)p, (int)n_adjusted,
-           (int)m, o->faithful ? "faithful" : "", c.request.may_swap ? "" : " no swap", (int)o->lambda, o->beta);
+           (int)m, o->faithful ? "faithful" : "", may_swap(&c) ? "" : " no swap", (int)o->lambda, o->beta);
   check_case(&c, name);
   close_programme(&c);
 }

@@ -11,6 +11,7 @@ struct spill_case {
   struct model *model;
   struct plan *plan;
   int64_t host, disk;
+  struct params params;
   struct plan_request request;
   struct plan_move moves[MAX_MICRO];
   int32_t n;
@@ -44,7 +45,8 @@ static void put_moves(struct spill_case *c) {
 
 static void spill(struct spill_case *c, enum params_swap_tier tier) {
   c->request = (struct plan_request){
-      .model = c->model, .n_ranks = 1, .host_limit = &c->host, .disk_limit = &c->disk, .swap_tier = tier};
+      .model = c->model, .params = &c->params, .n_ranks = 1, .host_limit = &c->host, .disk_limit = &c->disk};
+  c->params.pipeline.swap_tier = (int)tier;
   struct obscura x = {.request = &c->request, .n_stages = 1};
   obscura_spill(&x, c->plan, 0, BYTES, c->moves, c->n);
 }
@@ -134,7 +136,7 @@ static void test_random(void) {
     }
     c.host = (int64_t)most * BYTES + draw(BYTES);
     spill(&c, draw(4) ? PARAMS_SWAP_TIER_AUTO : PARAMS_SWAP_TIER_DISK);
-    if (c.request.swap_tier == PARAMS_SWAP_TIER_DISK) most = 0;
+    if (c.params.pipeline.swap_tier == PARAMS_SWAP_TIER_DISK) most = 0;
     for (int32_t place = 0; place < 2 * m; place++) check_place(&c, trial, place, most);
     for (int32_t k = 0; k < c.n; k++) {
       const struct plan_move *move = &c.moves[k];

@@ -18,7 +18,7 @@ static struct plan_request make_request(const struct model *model, const struct 
                                .cost = cost,
                                .n_ranks = p,
                                .n_stages = p,
-                               .partition = PARAMS_CUT_AUTO,
+                               .partition.kind = PARAMS_CUT_AUTO,
                                .n_micro = MICROS,
                                .micro = micro,
                                .device_limit = limits};

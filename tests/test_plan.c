@@ -15,8 +15,12 @@ static struct plan_micro micros[MAX_MICRO];
 static struct plan_request make_request(const struct model *model, int32_t n_stages, int32_t n_micro) {
   for (int32_t i = 0; i < n_micro; i++)
     micros[i] = (struct plan_micro){.rows = 1 + i % 3, .length = 8 + i, .tokens = 7, .labels = 6};
-  return (struct plan_request){
-      .model = model, .n_ranks = n_stages, .n_stages = n_stages, .n_micro = n_micro, .micro = micros};
+  return (struct plan_request){.model = model,
+                               .params = get_test_params(),
+                               .n_ranks = n_stages,
+                               .n_stages = n_stages,
+                               .n_micro = n_micro,
+                               .micro = micros};
 }
 
 static bool says(const char *part) { return strstr(error_text(), part) != NULL; }
@@ -61,9 +65,9 @@ static void test_even_partitions(void) {
       for (const struct planner *const *planner = planner_get_all(); *planner; planner++) {
         struct plan_request request = make_request(model, p, 3);
         struct plan *plan;
-        request.n_chunks = get_test_chunks((*planner)->name);
+        request.n_chunks = get_test_chunks(planner_get_name(*planner));
         if (request.n_chunks == 0) continue;
-        int status = planner_run((*planner)->name, &request, &plan);
+        int status = planner_run(planner_get_name(*planner), &request, &plan);
         if (p * request.n_chunks > n_blocks + 2) {
           char text[64];
           snprintf(text, sizeof text, "at most %d stages", n_blocks + 2);
@@ -72,7 +76,7 @@ static void test_even_partitions(void) {
         }
         T_CHECK(status == STATUS_OK, "L %d p %d: %s", n_blocks, p, error_text());
         check_even(model, plan, n_blocks);
-        T_CHECK(!strcmp(plan->planner, (*planner)->name) && plan->hash, "named and frozen");
+        T_CHECK(!strcmp(plan->planner, planner_get_name(*planner)) && plan->hash, "named and frozen");
         plan_destroy(&plan);
       }
     model_destroy(&model);
@@ -119,9 +123,9 @@ static void test_listed_partitions(void) {
   struct model *model = make_tiny_model(7, true);
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
     struct plan_request request = make_request(model, cases[k].p, 2);
-    request.partition = PARAMS_CUT_LIST;
-    request.partition_list = cases[k].list;
-    request.n_partition = cases[k].n;
+    request.partition.kind = PARAMS_CUT_LIST;
+    request.partition.blocks = cases[k].list;
+    request.partition.n = cases[k].n;
     struct plan *plan;
     int status = planner_run("1f1b", &request, &plan);
     if (cases[k].refusal) {
@@ -187,6 +191,11 @@ static void test_declining(void) {
   T_CHECK(planner_run("1f1b", &request, &plan) == STATUS_MISTAKE && says("global_batch") && !plan, "%s", error_text());
   request = make_request(model, 0, 1);
   T_CHECK(planner_run("1f1b", &request, &plan) == STATUS_MISTAKE && !plan, "%s", error_text());
+  for (int id = 0; id < PARAMS_planner_COUNT; id++) {
+    const char *name = params_name_choice(PARAM_pipeline_planner, id);
+    const struct planner *found = planner_find(name);
+    T_CHECK(found && (id == PARAMS_PLANNER_AUTO || (int)found->id == id), "there is no planner %s", name);
+  }
   T_CHECK(planner_find("auto") == planner_find("1f1b") && !planner_find(""), "auto is 1f1b");
   model_destroy(&model);
 }

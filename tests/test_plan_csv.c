@@ -17,6 +17,8 @@ static struct plan_micro micros[MAX_MICRO];
 
 static bool says(const char *part) { return strstr(error_text(), part) != NULL; }
 
+static const struct params test_csv = {.pipeline.plan_file = "test.csv"};
+
 static struct plan_request make_request(const struct model *model, int32_t p, int32_t m, const char *csv) {
   for (int32_t i = 0; i < m; i++) micros[i] = (struct plan_micro){1, 4, 4, 4};
   return (struct plan_request){.model = model,
@@ -25,8 +27,8 @@ static struct plan_request make_request(const struct model *model, int32_t p, in
                                .n_micro = m,
                                .micro = micros,
                                .clip = true,
-                               .plan_csv = csv,
-                               .plan_name = "test.csv"};
+                               .params = &test_csv,
+                               .plan_csv = csv};
 }
 
 /* Forward, input and weight pass of a rank's whole share take 1 each. */
@@ -324,8 +326,8 @@ static void test_random_orders(void) {
 static void test_export(void) {
   struct model *model = make_tiny_model(8, true);
   for (const struct planner *const *planner = planner_get_all(); *planner; planner++) {
-    if (get_test_chunks((*planner)->name) == 0) continue;
-    struct plan *plan = make_plan(model, (*planner)->name, 3, 5, true), *read;
+    if (get_test_chunks(planner_get_name(*planner)) == 0) continue;
+    struct plan *plan = make_plan(model, planner_get_name(*planner), 3, 5, true), *read;
     char *text = plan_csv_format(plan);
     struct plan_request request = make_request(model, 3, 5, text);
     T_CHECK(planner_run("file", &request, &read) == STATUS_OK, "%s: %s", plan->planner, error_text());

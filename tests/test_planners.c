@@ -34,8 +34,14 @@ static bool open_clipped_case(struct step_case *c, const char *planner, int32_t 
   static struct plan_micro micro[MAX_MICRO];
   for (int32_t i = 0; i < m; i++) micro[i] = (struct plan_micro){1, 4, 4, 4};
   *c = (struct step_case){.model = make_tiny_model(p * chunks, clip && m % 2)};
-  struct plan_request request = {
-      .model = c->model, .n_ranks = p, .n_stages = p, .n_chunks = chunks, .n_micro = m, .micro = micro, .clip = clip};
+  struct plan_request request = {.model = c->model,
+                                 .params = get_test_params(),
+                                 .n_ranks = p,
+                                 .n_stages = p,
+                                 .n_chunks = chunks,
+                                 .n_micro = m,
+                                 .micro = micro,
+                                 .clip = clip};
   int status = planner_run(planner, &request, &c->plan);
   if (!status) status = dag_build(c->plan, c->model, &c->dag);
   T_CHECK(!status, "%s p %d m %d chunks %d: %s", planner, p, m, chunks, error_text());
@@ -302,6 +308,7 @@ static void test_declining(void) {
   struct plan_micro micro[2] = {{1, 4, 4, 4}, {1, 4, 4, 4}};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
     struct plan_request request = {.model = model,
+                                   .params = get_test_params(),
                                    .n_ranks = cases[k].ranks,
                                    .n_stages = cases[k].p,
                                    .n_chunks = cases[k].chunks,
@@ -323,12 +330,13 @@ static void test_listed_chunks(void) {
   struct plan_micro micro[3] = {{1, 4, 4, 4}, {1, 4, 4, 4}, {1, 4, 4, 4}};
   const double list[] = {1, 2, 2.5, 1.5};
   struct plan_request request = {.model = model,
+                                 .params = get_test_params(),
                                  .n_ranks = 2,
                                  .n_stages = 2,
                                  .n_chunks = 2,
-                                 .partition = PARAMS_CUT_LIST,
-                                 .partition_list = list,
-                                 .n_partition = 4,
+                                 .partition.kind = PARAMS_CUT_LIST,
+                                 .partition.blocks = list,
+                                 .partition.n = 4,
                                  .n_micro = 3,
                                  .micro = micro};
   struct plan *plan;
@@ -338,7 +346,7 @@ static void test_listed_chunks(void) {
     T_CHECK(plan->stages[s].n_layers == layers[s] && plan_get_rank(plan, s) == s % 2, "stage %d: %d layers", s,
             plan->stages[s].n_layers);
   plan_destroy(&plan);
-  request.n_partition = 2;
+  request.partition.n = 2;
   T_CHECK(planner_run("interleaved", &request, &plan) == STATUS_MISTAKE && strstr(error_text(), "are 4 stages"), "%s",
           error_text());
   model_destroy(&model);
@@ -348,12 +356,14 @@ static void test_listed_chunks(void) {
 static void test_open_chunks(void) {
   struct model *model = make_tiny_model(8, false);
   struct plan_micro micro[3] = {{1, 4, 4, 4}, {1, 4, 4, 4}, {1, 4, 4, 4}};
-  struct plan_request request = {.model = model, .n_ranks = 3, .n_stages = 3, .n_micro = 3, .micro = micro};
+  struct plan_request request = {
+      .model = model, .params = get_test_params(), .n_ranks = 3, .n_stages = 3, .n_micro = 3, .micro = micro};
   for (const struct planner *const *planner = planner_get_all(); *planner; planner++) {
-    if (get_test_chunks((*planner)->name) == 0) continue;
+    if (get_test_chunks(planner_get_name(*planner)) == 0) continue;
     struct plan *plan;
-    T_CHECK(planner_run((*planner)->name, &request, &plan) == STATUS_OK, "%s", error_text());
-    T_CHECK(plan && plan->n_stages == 3 * get_test_chunks((*planner)->name), "%s", (*planner)->name);
+    T_CHECK(planner_run(planner_get_name(*planner), &request, &plan) == STATUS_OK, "%s", error_text());
+    T_CHECK(plan && plan->n_stages == 3 * get_test_chunks(planner_get_name(*planner)), "%s",
+            planner_get_name(*planner));
     plan_destroy(&plan);
   }
   model_destroy(&model);

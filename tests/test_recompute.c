@@ -10,7 +10,7 @@ static struct plan *make_plan(const struct model *model, int n_ranks, const stru
   struct plan_request request = {.model = model,
                                  .n_ranks = n_ranks,
                                  .n_stages = n_ranks,
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = batch->n_micro,
                                  .micro = micro,
                                  .clip = true};

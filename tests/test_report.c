@@ -109,7 +109,7 @@ static void write_plan(void) {
   struct plan_request request = {.model = model,
                                  .n_ranks = 2,
                                  .n_stages = 2,
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = 2,
                                  .micro = micro,
                                  .device_limit = limits,
@@ -314,7 +314,7 @@ static void test_ideal(void) {
   struct plan_request request = {.model = model,
                                  .n_ranks = P,
                                  .n_stages = P,
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = M,
                                  .micro = micro,
                                  .clip = true};

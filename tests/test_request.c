@@ -33,9 +33,10 @@ static void open_job(struct job *job, int32_t n_ranks) {
     job->ops[l] = recompute_get_ops(&job->model->layers[l], PARAMS_RECOMPUTE_FULL);
   for (int32_t r = 0; r < n_ranks; r++) job->limits[r] = INT64_MAX;
   job->request = (struct plan_request){.model = job->model,
+                                       .params = get_test_params(),
                                        .n_ranks = n_ranks,
                                        .n_stages = n_ranks,
-                                       .partition = PARAMS_CUT_EVEN,
+                                       .partition.kind = PARAMS_CUT_EVEN,
                                        .n_micro = MICROS,
                                        .micro = job->micro,
                                        .device_limit = job->limits,
@@ -111,7 +112,7 @@ static void test_least(void) {
   int n_none = 0, n_some = 0, n_never = 0;
   for (int trial = 0; trial < 120; trial++)
     for (const struct planner *const *p = planner_get_all(); *p; p++) {
-      const char *name = (*p)->name;
+      const char *name = planner_get_name(*p);
       if (strcmp(name, "1f1b") && strcmp(name, "gpipe") && strcmp(name, "zb-v") && strcmp(name, "interleaved"))
         continue;
       struct job job;

@@ -22,7 +22,7 @@ static void open_case(struct step_case *c, const char *planner, int32_t p, int32
   struct plan_micro *micro = MEM_NEW(struct plan_micro, m);
   for (int32_t i = 0; i < m; i++) micro[i] = (struct plan_micro){1, 4, 4, 4};
   struct plan_request request = {
-      .model = c->model, .n_ranks = p, .n_stages = p, .partition = PARAMS_CUT_EVEN, .n_micro = m, .micro = micro};
+      .model = c->model, .n_ranks = p, .n_stages = p, .partition.kind = PARAMS_CUT_EVEN, .n_micro = m, .micro = micro};
   int status = planner_run(planner, &request, &c->plan);
   if (!status) status = dag_build(c->plan, c->model, &c->dag);
   T_CHECK(!status, "%s p %d m %d: %s", planner, p, m, error_text());

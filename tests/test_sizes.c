@@ -88,18 +88,19 @@ static void test_textbook(void) {
         struct model *model = make_sized(2 * p, &table, &cost, p);
         struct plan_micro *micro = make_micros(m);
         struct plan_request request = {.model = model,
+                                       .params = get_test_params(),
                                        .n_ranks = p,
                                        .n_stages = p,
                                        .n_chunks = get_test_chunks(t->planner),
-                                       .partition = PARAMS_CUT_EVEN,
+                                       .partition.kind = PARAMS_CUT_EVEN,
                                        .n_micro = m,
                                        .micro = micro};
         double *list = MEM_NEW(double, 2 * p);
         for (int32_t s = 0; s < 2 * p; s++) list[s] = 1;
         if (request.n_chunks == 2) { /* an even cut of so many stages leaves the first and the last empty */
-          request.partition = PARAMS_CUT_LIST;
-          request.partition_list = list;
-          request.n_partition = 2 * p;
+          request.partition.kind = PARAMS_CUT_LIST;
+          request.partition.blocks = list;
+          request.partition.n = 2 * p;
         }
         int64_t *peaks = find_peaks(t->planner, &request);
         for (int32_t s = 0; peaks && s < p; s++) {
@@ -153,10 +154,11 @@ static void compare_layouts(const char *planner, int blocks, int32_t p, int32_t 
   struct model *model = make_tiny_model(blocks, false), *given = make_tiny_model(blocks, false);
   struct plan_micro *micro = make_micros(m);
   struct plan_request request = {.model = model,
+                                 .params = get_test_params(),
                                  .n_ranks = p,
                                  .n_stages = p,
                                  .n_chunks = get_test_chunks(planner),
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = m,
                                  .micro = micro};
   struct plan *plan;
@@ -180,8 +182,8 @@ static void compare_layouts(const char *planner, int blocks, int32_t p, int32_t 
 
 static void test_own_layout(void) {
   for (const struct planner *const *k = planner_get_all(); *k; k++) {
-    if (!get_test_chunks((*k)->name)) continue;
-    for (int32_t p = 1; p <= 4; p++) compare_layouts((*k)->name, 8, p, 2 * p + 1);
+    if (!get_test_chunks(planner_get_name(*k))) continue;
+    for (int32_t p = 1; p <= 4; p++) compare_layouts(planner_get_name(*k), 8, p, 2 * p + 1);
   }
 }
 
@@ -197,10 +199,11 @@ static void test_recompute(void) {
   for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL);
   int64_t fixed = 4 * 2 * PARAMETERS, limits[P], each = 2 * KEPT;
   struct plan_request request = {.model = model,
+                                 .params = get_test_params(),
                                  .cost = cost,
                                  .n_ranks = P,
                                  .n_stages = P,
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = M,
                                  .micro = micro,
                                  .device_limit = limits,
@@ -238,10 +241,11 @@ static void test_adapipe(void) {
   uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
   for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL);
   struct plan_request request = {.model = model,
+                                 .params = get_test_params(),
                                  .cost = cost,
                                  .n_ranks = P,
                                  .n_stages = P,
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = 5,
                                  .micro = micro,
                                  .device_limit = limits,

@@ -15,10 +15,11 @@ static struct plan *make_plan(const struct train_job *job, const char *planner, 
                               const struct batch *batch) {
   struct plan_micro *micro = train_list_shapes(batch);
   struct plan_request request = {.model = model,
+                                 .params = get_test_params(),
                                  .n_ranks = job->size,
                                  .n_stages = job->size,
                                  .n_chunks = get_test_chunks(planner),
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = batch->n_micro,
                                  .micro = micro,
                                  .clip = true};
@@ -84,10 +85,10 @@ int main(int argc, char **argv) {
       "\"num_hidden_layers\": 6, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
       "\"max_position_embeddings\": 256, \"tie_word_embeddings\": true}";
   for (const struct planner *const *p = planner_get_all(); *p; p++) {
-    if (!get_test_chunks((*p)->name)) continue;
+    if (!get_test_chunks(planner_get_name(*p))) continue;
     for (int m = 1; m <= job.size + 1; m++)
-      run_case(&job, (*p)->name, &(struct sync_case){TRAIN_GPT2(6, "true"), m, 2, 5, 0, 2048});
-    run_case(&job, (*p)->name, &(struct sync_case){large, job.size + 1, 2, 130, 64 << 10, 1 << 20});
+      run_case(&job, planner_get_name(*p), &(struct sync_case){TRAIN_GPT2(6, "true"), m, 2, 5, 0, 2048});
+    run_case(&job, planner_get_name(*p), &(struct sync_case){large, job.size + 1, 2, 130, 64 << 10, 1 << 20});
   }
   return train_job_close(&job);
 }

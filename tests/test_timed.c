@@ -28,10 +28,11 @@ static struct plan *make_plan(const char *planner, const struct model *model, in
                               bool clip) {
   struct plan_micro *micro = train_list_shapes(batch);
   struct plan_request request = {.model = model,
+                                 .params = get_test_params(),
                                  .n_ranks = p,
                                  .n_stages = p,
                                  .n_chunks = get_test_chunks(planner),
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = batch->n_micro,
                                  .micro = micro,
                                  .clip = clip};
@@ -117,12 +118,12 @@ static void run_case(const struct train_job *job, const char *planner, const cha
 int main(int argc, char **argv) {
   struct train_job job = train_job_open(&argc, &argv);
   for (const struct planner *const *p = planner_get_all(); *p; p++) {
-    if (!get_test_chunks((*p)->name)) continue;
-    run_case(&job, (*p)->name,
+    if (!get_test_chunks(planner_get_name(*p))) continue;
+    run_case(&job, planner_get_name(*p),
              "cost: {source: uniform, uniform: {forward_ms: 5, input_ms: 5, weight_ms: 5, send_ms: 1, evict_ms: 3}}\n",
              1, false);
     /* Every message waits for its receiver. */
-    run_case(&job, (*p)->name, "device: {preset: a100-80g}\ncost: {source: preset}\n", 0.1, true);
+    run_case(&job, planner_get_name(*p), "device: {preset: a100-80g}\ncost: {source: preset}\n", 0.1, true);
   }
   /* Twice as fast; messages that take longer than passes. */
   run_case(&job, "1f1b",

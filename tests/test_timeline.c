@@ -53,7 +53,7 @@ static void run_case(const char *planner, int32_t p, int32_t m, uint32_t trial) 
                                  .n_ranks = p,
                                  .n_stages = p,
                                  .n_chunks = get_test_chunks(planner),
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = m,
                                  .micro = micro};
   struct plan *plan = NULL;

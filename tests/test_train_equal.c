@@ -142,9 +142,9 @@ static void test_by_hand(const struct train_job *job) {
   struct plan_request request = {.model = model,
                                  .n_ranks = 2,
                                  .n_stages = 2,
-                                 .partition = PARAMS_CUT_LIST,
-                                 .partition_list = wrong,
-                                 .n_partition = 2,
+                                 .partition.kind = PARAMS_CUT_LIST,
+                                 .partition.blocks = wrong,
+                                 .partition.n = 2,
                                  .n_micro = 1,
                                  .micro = &micro};
   struct plan *plan = NULL;

@@ -86,7 +86,7 @@ static struct plan_request make_request(const struct train_job *job, const struc
   return (struct plan_request){.model = model,
                                .n_ranks = job->size,
                                .n_stages = job->size,
-                               .partition = PARAMS_CUT_EVEN,
+                               .partition.kind = PARAMS_CUT_EVEN,
                                .n_micro = n,
                                .micro = micro,
                                .device_limit = limits,

@@ -24,7 +24,7 @@ static inline struct trace_case make_trace_case(int n_ranks) {
   struct plan_request request = {.model = c.model,
                                  .n_ranks = n_ranks,
                                  .n_stages = n_ranks,
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = 3,
                                  .micro = micro};
   if (planner_run("1f1b", &request, &c.plan) || dag_build(c.plan, c.model, &c.dag)) {

@@ -180,9 +180,9 @@ static inline struct train_side train_open(struct comm *comm, const struct model
   struct plan_request request = {.model = model,
                                  .n_ranks = comm_get_size(comm),
                                  .n_stages = comm_get_size(comm),
-                                 .partition = setup->n_partition ? PARAMS_CUT_LIST : PARAMS_CUT_EVEN,
-                                 .partition_list = setup->partition,
-                                 .n_partition = setup->n_partition,
+                                 .partition.kind = setup->n_partition ? PARAMS_CUT_LIST : PARAMS_CUT_EVEN,
+                                 .partition.blocks = setup->partition,
+                                 .partition.n = setup->n_partition,
                                  .n_micro = batch->n_micro,
                                  .micro = micro,
                                  .clip = setup->optimizer.clip > 0};

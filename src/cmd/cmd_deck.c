@@ -22,11 +22,7 @@
 static int check_partition(const struct params *params, const struct model *model) {
   const struct params_partition *cut = &params->pipeline.partition;
   if (cut->kind != PARAMS_CUT_LIST) return STATUS_OK;
-  struct plan_request request = {.model = model,
-                                 .n_stages = (int32_t)cut->n,
-                                 .partition = PARAMS_CUT_LIST,
-                                 .partition_list = cut->blocks,
-                                 .n_partition = (int32_t)cut->n};
+  struct plan_request request = {.model = model, .n_stages = (int32_t)cut->n, .params = params, .partition = *cut};
   struct plan_stage *stages = MEM_NEW(struct plan_stage, request.n_stages);
   int status = partition_make(&request, stages);
   mem_free(stages);

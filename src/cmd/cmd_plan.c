@@ -215,7 +215,7 @@ static int compare_planners(const struct plan_job *job, bool json) {
   int n = 0;
   while (planners[n]) n++;
   struct plan_choice *choices = MEM_NEW(struct plan_choice, n);
-  for (int i = 0; i < n; i++) try_planner(job, planners[i]->name, &choices[i], &best);
+  for (int i = 0; i < n; i++) try_planner(job, planner_get_name(planners[i]), &choices[i], &best);
   plan_report_sort(choices, n);
   int status = print_choices(job, &best, choices, n, json);
   if (!status && !best.plan) status = error_raise(STATUS_MISTAKE, "no planner has a plan that fits");

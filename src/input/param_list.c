@@ -192,7 +192,7 @@ char *param_format_rank_sizes(const struct param_row *row, const void *value) {
   return closed;
 }
 
-void param_clear_partition(void *value) { mem_free(((struct params_partition *)value)->blocks); }
+void param_clear_partition(void *value) { mem_free((double *)((struct params_partition *)value)->blocks); }
 
 static bool fill_blocks(const struct param_input *in, double *blocks) {
   int64_t n = in->node->n;
@@ -210,9 +210,10 @@ bool param_parse_partition(const struct param_input *in, void *value) {
   struct params_partition cut = {0};
   if (in->node->kind == DECK_LIST) {
     if (!in->node->n) return param_refuse(in, "is empty");
-    cut = (struct params_partition){PARAMS_CUT_LIST, MEM_NEW(double, in->node->n), in->node->n};
-    if (!fill_blocks(in, cut.blocks)) {
-      mem_free(cut.blocks);
+    double *blocks = MEM_NEW(double, in->node->n);
+    cut = (struct params_partition){PARAMS_CUT_LIST, blocks, in->node->n};
+    if (!fill_blocks(in, blocks)) {
+      mem_free(blocks);
       return false;
     }
   } else {

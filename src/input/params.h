@@ -1,6 +1,6 @@
 /* The parameters of a run: what a deck and -D say, checked, with defaults filled in. Made from params.def.
  *
- * `params.section.key` is the value, in bytes (SIZE) or seconds (DURATION). A key without a value (no default, or one that
+ * `params.section.key` is the value (a whole section is a struct params_<section>), in bytes (SIZE) or seconds (DURATION). A key without a value (no default, or one that
  * the program finds out) is 0 or NULL and params_is_set is false; whoever finds the value out tells params_set_used, so
  * that used.yml shows it. Serial, no files but where said: rank 0 reads the deck (deck_read_text) and broadcasts the text,
  * everyone parses.
@@ -31,7 +31,8 @@ struct params_rank_sizes {
 enum params_cut { PARAMS_CUT_AUTO, PARAMS_CUT_EVEN, PARAMS_CUT_LIST };
 struct params_partition {
   enum params_cut kind;
-  double *blocks; /* [n] of LIST: multiples of 0.5, 0 only first and last. The sum is not checked against the model */
+  const double
+      *blocks; /* [n] of LIST: multiples of 0.5, 0 only first and last. The sum is not checked against the model */
   int64_t n;
 };
 
@@ -144,7 +145,7 @@ enum param_origin {
 };
 
 struct params {
-#define SECTION_BEGIN(section, help) struct {
+#define SECTION_BEGIN(section, help) struct params_##section {
 #define KEY(section, key, TYPE, ...) param_##TYPE key;
 #define SECTION_END(section)                                                                                           \
   }                                                                                                                    \

@@ -79,7 +79,7 @@ static int size_even(const struct plan_request *request, int32_t n_blocks, int64
 
 static int read_size(const struct plan_request *request, int32_t s, int64_t *halves) {
   int32_t last = planner_count_stages(request) - 1;
-  double value = request->partition_list[s], doubled = 2 * value;
+  double value = request->partition.blocks[s], doubled = 2 * value;
   if (!(value >= 0 && doubled <= 1e9) || doubled != floor(doubled))
     return error_raise(STATUS_MISTAKE,
                        "pipeline.partition: entry %d is %g, allowed are 0, 0.5, 1, 1.5, ... (blocks of the model)",
@@ -94,15 +94,15 @@ static int read_size(const struct plan_request *request, int32_t s, int64_t *hal
 
 static int size_list(const struct plan_request *request, int32_t n_blocks, int64_t *sizes) {
   int32_t n_stages = planner_count_stages(request);
-  if (request->n_partition != n_stages && planner_count_chunks(request) > 1)
+  if (request->partition.n != n_stages && planner_count_chunks(request) > 1)
     return error_raise(STATUS_MISTAKE,
                        "pipeline.partition has %d entries, pipeline.stages %d x pipeline.chunks %d are %d stages: give "
                        "one entry a stage",
-                       (int)request->n_partition, (int)request->n_stages, (int)request->n_chunks, (int)n_stages);
-  if (request->n_partition != n_stages)
+                       (int)request->partition.n, (int)request->n_stages, (int)request->n_chunks, (int)n_stages);
+  if (request->partition.n != n_stages)
     return error_raise(STATUS_MISTAKE,
                        "pipeline.partition has %d entries, pipeline.stages is %d: give one entry a stage",
-                       (int)request->n_partition, (int)request->n_stages);
+                       (int)request->partition.n, (int)request->n_stages);
   int64_t sum = 0;
   for (int32_t s = 0; s < n_stages; s++) {
     int status = read_size(request, s, &sizes[s]);
@@ -120,10 +120,10 @@ int partition_make(const struct plan_request *request, struct plan_stage *stages
   int32_t n_blocks = count_blocks(request->model);
   if (request->n_stages < 1)
     return error_raise(STATUS_MISTAKE, "pipeline.stages %d: must be at least 1", (int)request->n_stages);
-  if (request->partition == PARAMS_CUT_AUTO && request->cost) return partition_make_auto(request, stages);
+  if (request->partition.kind == PARAMS_CUT_AUTO && request->cost) return partition_make_auto(request, stages);
   int64_t *sizes = MEM_NEW(int64_t, planner_count_stages(request));
-  int status =
-      request->partition == PARAMS_CUT_LIST ? size_list(request, n_blocks, sizes) : size_even(request, n_blocks, sizes);
+  int status = request->partition.kind == PARAMS_CUT_LIST ? size_list(request, n_blocks, sizes)
+                                                          : size_even(request, n_blocks, sizes);
   if (!status) status = fill_stages(request, sizes, stages);
   mem_free(sizes);
   return status;

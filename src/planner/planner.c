@@ -33,21 +33,25 @@ static const struct planner *const planners[] = {
         NULL};
 
 /* What "auto" means until costs can tell planners apart. */
-static const char *const auto_choice = "1f1b";
+static const struct planner *const auto_choice = &planner_1f1b;
 
 const struct planner *const *planner_get_all(void) { return planners; }
 
+const char *planner_get_name(const struct planner *planner) {
+  return params_name_choice(PARAM_pipeline_planner, (int)planner->id);
+}
+
 const struct planner *planner_find(const char *name) {
-  if (!strcmp(name, "auto")) name = auto_choice;
+  if (!strcmp(name, params_name_choice(PARAM_pipeline_planner, PARAMS_PLANNER_AUTO))) return auto_choice;
   for (size_t i = 0; planners[i]; i++)
-    if (!strcmp(planners[i]->name, name)) return planners[i];
+    if (!strcmp(planner_get_name(planners[i]), name)) return planners[i];
   return NULL;
 }
 
 static int refuse_name(const char *name) {
   char known[512] = "auto";
   for (size_t i = 0, n = 4; planners[i] && n < sizeof known; i++)
-    n += (size_t)snprintf(known + n, sizeof known - n, ", %s", planners[i]->name);
+    n += (size_t)snprintf(known + n, sizeof known - n, ", %s", planner_get_name(planners[i]));
   return error_raise(STATUS_MISTAKE, "pipeline.planner '%s': there is no such planner (allowed: %s)", name, known);
 }
 
@@ -89,13 +93,7 @@ bool planner_may_recompute(const struct plan_request *request, int32_t stage) {
 static int put_recompute(const struct plan_request *request, const struct planner *planner, struct plan *plan) {
   if (!request->recompute_ops) return STATUS_OK;
   int status = check_stages(request, plan->n_stages);
-  if (status || planner->recomputes_itself) return status;
-  if (plan->n_recompute > 0) {
-    if (!request->recompute_as_needed)
-      planner_note(request, "%s: it says itself what is recomputed; pipeline.recompute has no effect",
-                   request->plan_name ? request->plan_name : plan->planner);
-    return STATUS_OK;
-  }
+  if (status || planner->recomputes_itself || plan->n_recompute > 0) return status;
   bool *stages = MEM_NEW(bool, plan->n_stages);
   for (int32_t s = 0; s < plan->n_stages; s++) stages[s] = planner_may_recompute(request, s);
   recompute_put(plan, request->recompute_ops, stages);
@@ -109,7 +107,9 @@ int planner_run(const char *name, const struct plan_request *request, struct pla
   const struct planner *planner = planner_find(name);
   if (!planner) return refuse_name(name);
   int status = check_request(request);
-  if (!status) status = planner->make(request, plan);
+  struct plan_request chosen = *request;
+  if (chosen.n_chunks == 0) chosen.n_chunks = planner->n_chunks;
+  if (!status) status = planner->make(&chosen, plan);
   if (status) return status;
   status = put_recompute(request, planner, *plan);
   if (!status && planner->move) status = planner->move(request, *plan);
@@ -120,7 +120,7 @@ int planner_run(const char *name, const struct plan_request *request, struct pla
   status = plan_check(*plan);
   if (status) {
     plan_destroy(plan);
-    return error_wrap("planner %s", planner->name);
+    return error_wrap("planner %s", planner_get_name(planner));
   }
   plan_freeze(*plan);
   return STATUS_OK;

@@ -8,19 +8,18 @@
 #include "plan/plan.h"
 
 struct cost;
-struct obscura_options;
 
 enum { PLAN_ALL_STAGES = INT32_MAX };
 
-/* What is asked for. All borrowed. */
+/* What is asked for. All borrowed. Planners read the deck's choices, each in its own section and `pipeline`, from params; the
+ * other members are what was found out from the deck, or what one planner asks of another. */
 struct plan_request {
   const struct model *model;
-  const struct cost *cost;   /* for as many ranks; NULL: nothing is known of times */
-  int32_t n_ranks, n_stages; /* n_stages: the pipeline's depth in ranks */
+  const struct params *params; /* NULL: only for planners that read nothing of it (not obscura) */
+  const struct cost *cost;     /* for as many ranks; NULL: nothing is known of times */
+  int32_t n_ranks, n_stages;   /* n_stages: the pipeline's depth in ranks */
   int32_t n_chunks; /* stages that a rank holds; 0: as many as the planner likes best, 1 where it has no mind */
-  enum params_cut partition;
-  const double *partition_list; /* configuration's layers (blocks) of each stage of the plan, halves allowed */
-  int32_t n_partition;
+  struct params_partition partition; /* how the layers are cut: the deck's, but where a planner tries another */
   int32_t n_micro;
   const struct plan_micro *micro;         /* the worst micro-batches the deck allows */
   const int64_t *device_limit;            /* [n_ranks] bytes, INT64_MAX: none; NULL: none at all */
@@ -34,29 +33,26 @@ struct plan_request {
   const int32_t *recompute_stages;
   int32_t n_recompute_stages;
   bool recompute_as_needed, recompute_early;
-  const struct obscura_options *obscura; /* planner_obscura.h; NULL: its defaults */
-  bool simulate; /* plans are weighed by planner_evaluate; else planners go by what they estimate themselves */
-  /* Whether activation blocks may leave their device where the planner sees fit, of which stages ([n_stages]; NULL: of any),
-   * and whereto. */
-  bool may_swap;
-  const bool *swap_stages;
-  enum params_swap_tier swap_tier;
-  const char *plan_csv;     /* planner "file": the text of a file of actions (plan_csv.h), or NULL */
+  bool simulate;        /* plans are weighed by planner_evaluate; else planners go by what they estimate themselves */
+  const char *plan_csv; /* planner "file": the text of a file of actions (plan_csv.h), or NULL */
   const struct plan *given; /* planner "file": or a plan made elsewhere */
-  const char *plan_name;    /* what messages call the file */
   char **notes; /* what a planner says beside its plan, a line each; owned by the caller; NULL: not wanted */
 };
 
 struct planner {
-  const char *name;    /* as in pipeline.planner */
-  const char *summary; /* one line for --help and the manual */
+  enum params_planner id; /* params.def has its name and what it does in a line */
   /* Makes a plan (owned by the caller, not yet frozen). Returns STATUS_MISTAKE with the reason when it declines. */
   int (*make)(const struct plan_request *request, struct plan **plan);
   /* Lets blocks move (plan_reserve_moves), when the orders have their recomputation; NULL: none do. */
   int (*move)(const struct plan_request *request, struct plan *plan);
   /* It decides itself what is recomputed, of what the request lets it. */
   bool recomputes_itself;
+  bool takes_file;  /* it needs pipeline.plan_file: what the request has of a plan made elsewhere */
+  int32_t n_chunks; /* stages a rank holds where the deck does not say; 0: 1, or as the file has it */
 };
+
+/* As in pipeline.planner; static. */
+const char *planner_get_name(const struct planner *planner);
 
 /* The registry: all planners, in the order of the manual; NULL-terminated. */
 const struct planner *const *planner_get_all(void);
@@ -78,8 +74,6 @@ int partition_make(const struct plan_request *request, struct plan_stage *stages
  * Stages a rank holds, at least 1, and stages of the whole plan. */
 int32_t planner_count_chunks(const struct plan_request *request);
 int32_t planner_count_stages(const struct plan_request *request);
-/* The request with n_chunks where it leaves that open. */
-struct plan_request planner_choose_chunks(const struct plan_request *request, int32_t n_chunks);
 /* A plan with the request's stages, limits, micro-batches and clip; stage q on rank q mod n_ranks, no orders yet: room for
  * n_actions, all order_offset 0 but the last. STATUS_MISTAKE when the depth is not the number of ranks, or the layers cannot
  * be cut. Owned by the caller. */

@@ -8,7 +8,4 @@ static int make(const struct plan_request *request, struct plan **plan) {
   return planner_linear_make(request, "1f1b", one_f_one_b_get_warm_up, NULL, plan);
 }
 
-const struct planner planner_1f1b = {
-    .name = "1f1b",
-    .summary = "one forward, one backward in turn; stage s of p keeps the activations of p - s micro-batches",
-    .make = make};
+const struct planner planner_1f1b = {.id = PARAMS_PLANNER_1F1B, .make = make};

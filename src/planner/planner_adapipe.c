@@ -116,7 +116,7 @@ static void try_stages(struct search *x, const struct plan_stage *stages) {
 /* By cost: as if all were discarded that may be, or nothing. */
 static void try_kind(struct search *x, enum params_cut kind, bool discards, struct plan_stage *stages) {
   struct plan_request as = *x->request;
-  as.partition = kind;
+  as.partition.kind = kind;
   if (!discards) as.recompute_ops = NULL;
   if (partition_make(&as, stages))
     error_clear(); /* an even cut of whole blocks need not exist */
@@ -148,7 +148,7 @@ static void close_search(struct search *x) {
 /* Given stages are kept, if the request gives any. */
 static void find_stages(struct search *x, const struct plan_stage *given) {
   struct plan_stage *stages = MEM_NEW(struct plan_stage, x->n_stages);
-  if (x->request->partition != PARAMS_CUT_AUTO) {
+  if (x->request->partition.kind != PARAMS_CUT_AUTO) {
     try_stages(x, given);
   } else {
     try_kind(x, PARAMS_CUT_EVEN, false, stages);
@@ -211,8 +211,4 @@ static int make(const struct plan_request *request, struct plan **plan) {
   return status;
 }
 
-const struct planner planner_adapipe = {
-    .name = "adapipe",
-    .summary = "1F1B in which each stage recomputes just what its limit asks for, cut into stages accordingly",
-    .make = make,
-    .recomputes_itself = true};
+const struct planner planner_adapipe = {.id = PARAMS_PLANNER_ADAPIPE, .make = make, .recomputes_itself = true};

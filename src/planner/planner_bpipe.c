@@ -173,8 +173,4 @@ static int move(const struct plan_request *request, struct plan *plan) {
   return status;
 }
 
-const struct planner planner_bpipe = {
-    .name = "bpipe",
-    .summary = "1F1B in which the first stages keep activations on the ranks of the last: at most (p + 2) / 2 each",
-    .make = make,
-    .move = move};
+const struct planner planner_bpipe = {.id = PARAMS_PLANNER_BPIPE, .make = make, .move = move};

@@ -77,7 +77,7 @@ static int make_from_plan(const struct plan_request *request, const char *name, 
   int status = check_chunks(request, given->n_stages, given->n_ranks, name);
   if (status) return status;
   if (given->forward_only) return error_raise(STATUS_MISTAKE, "%s is a plan for evaluation: it trains nothing", name);
-  if (request->partition == PARAMS_CUT_LIST)
+  if (request->partition.kind == PARAMS_CUT_LIST)
     return error_raise(STATUS_MISTAKE, "%s has its own cut of the layers: leave pipeline.partition out", name);
   if (given->n_layers != request->model->n_layers)
     return error_raise(STATUS_MISTAKE, "%s is for a model of %d layers, but the deck's has %d", name,
@@ -87,6 +87,8 @@ static int make_from_plan(const struct plan_request *request, const char *name, 
                        "%s is for %d micro-batches, the step has %d (set data.global_batch to %d times "
                        "data.micro_batch)",
                        name, (int)given->n_micro, (int)request->n_micro, (int)given->n_micro);
+  if (request->recompute_ops && !request->recompute_as_needed && given->n_recompute > 0)
+    planner_note(request, "%s: it says itself what is recomputed; pipeline.recompute has no effect", name);
   *plan = plan_dup(given);
   (*plan)->hash = 0;
   planner_fill(request, "file", *plan);
@@ -94,14 +96,12 @@ static int make_from_plan(const struct plan_request *request, const char *name, 
 }
 
 static int make(const struct plan_request *request, struct plan **plan) {
-  const char *name = request->plan_name ? request->plan_name : "pipeline.plan_file";
+  const char *given = request->params ? request->params->pipeline.plan_file : NULL;
+  const char *name = given ? given : "pipeline.plan_file";
   *plan = NULL;
   if (request->plan_csv) return make_from_csv(request, name, plan);
   if (request->given) return make_from_plan(request, name, plan);
   return error_raise(STATUS_MISTAKE, "planner file needs pipeline.plan_file: a plan.h5, or a .csv of actions");
 }
 
-const struct planner planner_file = {
-    .name = "file",
-    .summary = "what pipeline.plan_file says: a plan.h5, or a CSV of torch.distributed.pipelining's actions",
-    .make = make};
+const struct planner planner_file = {.id = PARAMS_PLANNER_FILE, .make = make, .takes_file = true};

@@ -10,7 +10,4 @@ static int make(const struct plan_request *request, struct plan **plan) {
   return planner_linear_make(request, "gpipe", get_warm_up, NULL, plan);
 }
 
-const struct planner planner_gpipe = {.name = "gpipe",
-                                      .summary =
-                                          "all forwards, then all backwards; keeps every micro-batch's activations",
-                                      .make = make};
+const struct planner planner_gpipe = {.id = PARAMS_PLANNER_GPIPE, .make = make};

@@ -37,8 +37,7 @@ static int64_t order_rank(const struct sequence *q, struct plan_action *out) {
   return n;
 }
 
-static int make(const struct plan_request *asked, struct plan **plan) {
-  const struct plan_request chosen = planner_choose_chunks(asked, 2), *request = &chosen;
+static int make(const struct plan_request *request, struct plan **plan) {
   int32_t p = request->n_ranks, v = planner_count_chunks(request), m = request->n_micro;
   *plan = NULL;
   if (v < 2)
@@ -58,7 +57,4 @@ static int make(const struct plan_request *asked, struct plan **plan) {
   return STATUS_OK;
 }
 
-const struct planner planner_interleaved = {
-    .name = "interleaved",
-    .summary = "1F1B with pipeline.chunks stages a rank: a smaller bubble for more messages and activations",
-    .make = make};
+const struct planner planner_interleaved = {.id = PARAMS_PLANNER_INTERLEAVED, .make = make, .n_chunks = 2};

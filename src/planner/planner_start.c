@@ -16,12 +16,6 @@ int32_t planner_count_stages(const struct plan_request *request) {
   return request->n_stages * planner_count_chunks(request);
 }
 
-struct plan_request planner_choose_chunks(const struct plan_request *request, int32_t n_chunks) {
-  struct plan_request chosen = *request;
-  if (chosen.n_chunks == 0) chosen.n_chunks = n_chunks;
-  return chosen;
-}
-
 static int check_depth(const struct plan_request *request, const char *name) {
   int p = request->n_stages, ranks = request->n_ranks, chunks = planner_count_chunks(request);
   const char *puts = chunks == 1 ? "one stage" : "the same number of stages";

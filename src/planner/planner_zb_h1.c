@@ -14,7 +14,4 @@ static int make(const struct plan_request *request, struct plan **plan) {
   return planner_linear_make(request, "zb-h1", get_warm_up, get_delay, plan);
 }
 
-const struct planner planner_zb_h1 = {
-    .name = "zb-h1",
-    .summary = "weight gradients fill the idle time of 1F1B; every stage keeps the activations of p micro-batches",
-    .make = make};
+const struct planner planner_zb_h1 = {.id = PARAMS_PLANNER_ZB_H1, .make = make};

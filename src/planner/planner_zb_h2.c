@@ -14,7 +14,4 @@ static int make(const struct plan_request *request, struct plan **plan) {
   return planner_linear_make(request, "zb-h2", get_warm_up, get_delay, plan);
 }
 
-const struct planner planner_zb_h2 = {
-    .name = "zb-h2",
-    .summary = "no idle time across steps with optimizer.clip off; keeps the activations of 2p - 1 micro-batches",
-    .make = make};
+const struct planner planner_zb_h2 = {.id = PARAMS_PLANNER_ZB_H2, .make = make};

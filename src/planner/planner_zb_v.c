@@ -92,8 +92,7 @@ static int order_ranks(struct plan *plan) {
   return status;
 }
 
-static int make(const struct plan_request *asked, struct plan **plan) {
-  const struct plan_request chosen = planner_choose_chunks(asked, 2), *request = &chosen;
+static int make(const struct plan_request *request, struct plan **plan) {
   int32_t p = request->n_ranks, v = planner_count_chunks(request);
   *plan = NULL;
   if (v != 2)
@@ -110,7 +109,4 @@ static int make(const struct plan_request *asked, struct plan **plan) {
   return status;
 }
 
-const struct planner planner_zb_v = {
-    .name = "zb-v",
-    .summary = "two stages a rank, down and up again: hardly any bubble with the activations of p micro-batches",
-    .make = make};
+const struct planner planner_zb_v = {.id = PARAMS_PLANNER_ZB_V, .make = make, .n_chunks = 2};

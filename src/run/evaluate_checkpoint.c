@@ -76,7 +76,8 @@ static int make_plan_all(struct job *job, int n_files) {
   struct plan_request request = {.model = job->model,
                                  .n_ranks = size,
                                  .n_stages = size,
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .params = p,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = n_micro,
                                  .micro = micro};
   status = setup_plan_all(job->comm, "1f1b", &request, &job->plan);

@@ -6,8 +6,6 @@
 #include "base/mem.h"
 #include "planner/fit.h"
 
-#include <string.h>
-
 int request_read_config(const struct params *params, char **json) {
   *json = params_format_model_json(params);
   if (*json) return STATUS_OK;
@@ -122,23 +120,6 @@ static int make_fitting(const char *planner, const struct plan_request *request,
   }
 }
 
-/* A place that was asked for and is not used: the planner has found nothing to let wait, or nothing that has the time. */
-static void note_tier(const struct plan_request *request, const struct plan *plan) {
-  static const struct {
-    const char *name;
-    enum plan_tier tier;
-  } tiers[] = {[PARAMS_SWAP_TIER_HOST] = {"host", PLAN_TIER_HOST},
-               [PARAMS_SWAP_TIER_DISK] = {"disk", PLAN_TIER_DISK},
-               [PARAMS_SWAP_TIER_RANK] = {"rank", PLAN_TIER_RANK}};
-  if (request->swap_tier == PARAMS_SWAP_TIER_AUTO || strcmp(plan->planner, "obscura") != 0) return;
-  int32_t n = 0;
-  for (int32_t m = 0; m < plan->n_moves; m++) n += plan->moves[m].tier == (int32_t)tiers[request->swap_tier].tier;
-  if (n == 0)
-    planner_note(request, "pipeline.swap_tier is %s, but no block of activations goes there: %s",
-                 tiers[request->swap_tier].name,
-                 plan->n_moves ? "none has the time to" : "with these limits and times none needs to leave");
-}
-
 int request_plan(const char *planner, const struct plan_request *request, struct plan **plan, struct dag **dag) {
   struct dag *built = NULL;
   const struct planner *found = planner_find(planner);
@@ -150,7 +131,6 @@ int request_plan(const char *planner, const struct plan_request *request, struct
   if (status && searches && (*plan)->n_recompute > 0)
     error_wrap("even with recomputation on every stage that may (pipeline.recompute)");
   if (!status) status = dag_check(built, *plan);
-  if (!status) note_tier(request, *plan);
   if (status) plan_destroy(plan);
   if (status || !dag)
     dag_destroy(&built);

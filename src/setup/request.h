@@ -5,7 +5,6 @@
 #include "dag/dag.h"
 #include "input/params.h"
 #include "model/model.h"
-#include "planner/obscura/planner_obscura.h"
 #include "planner/planner.h"
 
 /* The text of the model's configuration, the file's or the deck's keys as one; owned by the caller. STATUS_MISTAKE when the
@@ -37,15 +36,13 @@ int request_count_ranks(const struct params *params, int32_t *n_ranks);
 
 /* What a deck asks of the planner. All but the first is owned, freed by request_close. */
 struct deck_request {
-  struct plan_request plan;       /* borrows from the others, from the parameters, the model and the caller */
-  uint32_t *ops;                  /* plan.recompute_ops */
-  int32_t *stages;                /* plan.recompute_stages */
-  char *csv;                      /* plan.plan_csv */
-  struct plan *given;             /* plan.given */
-  struct obscura_options obscura; /* plan.obscura */
-  int64_t *host, *disk;           /* plan.host_limit, plan.disk_limit */
-  bool *swap_stages;              /* plan.swap_stages */
-  char *notes;                    /* what the planner says, a line each; NULL: nothing yet */
+  struct plan_request plan; /* borrows from the others, from the parameters, the model and the caller */
+  uint32_t *ops;            /* plan.recompute_ops */
+  int32_t *stages;          /* plan.recompute_stages */
+  char *csv;                /* plan.plan_csv */
+  struct plan *given;       /* plan.given */
+  int64_t *host, *disk;     /* plan.host_limit, plan.disk_limit */
+  char *notes;              /* what the planner says, a line each; NULL: nothing yet */
 };
 
 /* request_open.c: makes the request for n_ranks ranks; reads pipeline.plan_file. `request` may not move afterwards.

@@ -26,7 +26,8 @@ static int load_plan(const char *path, struct plan **plan) {
 }
 
 static bool takes_file(const struct params *params) {
-  return params->pipeline.planner == PARAMS_PLANNER_FILE && params->pipeline.plan_file;
+  const struct planner *planner = planner_find(params_get_choice(params, PARAM_pipeline_planner));
+  return planner->takes_file && params->pipeline.plan_file;
 }
 
 static int read_plan_file(const char *path, char **csv, struct plan **given) {
@@ -112,9 +113,8 @@ static int open_recompute(const struct params *params, const struct model *model
   return choose_ops(params, model, request->ops);
 }
 
-/* ---- blocks that leave ---- */
-
-static int check_swap_stages(const struct params_stages *chosen, int32_t n) {
+static int check_swap_stages(const struct params *params, int32_t n) {
+  const struct params_stages *chosen = &params->pipeline.swap_stages;
   if (chosen->kind == PARAMS_STAGES_FIRST && chosen->n > n)
     return error_raise(STATUS_MISTAKE, "pipeline.swap_stages is %lld; the plan has %d stages", (long long)chosen->n,
                        (int)n);
@@ -125,25 +125,6 @@ static int check_swap_stages(const struct params_stages *chosen, int32_t n) {
   return STATUS_OK;
 }
 
-static int open_swap_stages(const struct params *params, struct deck_request *request) {
-  const struct params_stages *chosen = &params->pipeline.swap_stages;
-  int32_t n = request->plan.n_stages;
-  if (chosen->kind == PARAMS_STAGES_AUTO || chosen->kind == PARAMS_STAGES_ALL) return STATUS_OK;
-  int status = check_swap_stages(chosen, n);
-  if (status) return status;
-  request->swap_stages = MEM_NEW(bool, n);
-  for (int64_t i = 0; i < chosen->n; i++)
-    request->swap_stages[chosen->kind == PARAMS_STAGES_LIST ? chosen->stages[i] : i] = true;
-  request->plan.swap_stages = request->swap_stages;
-  return STATUS_OK;
-}
-
-static int open_swap(const struct params *params, struct deck_request *request) {
-  request->plan.may_swap = params->pipeline.swap != PARAMS_SWAP_OFF;
-  request->plan.swap_tier = params->pipeline.swap_tier;
-  return open_swap_stages(params, request);
-}
-
 /* ---- the whole ---- */
 
 static struct plan_request make_request(const struct params *params, int32_t n_ranks) {
@@ -151,22 +132,10 @@ static struct plan_request make_request(const struct params *params, int32_t n_r
       .n_ranks = n_ranks,
       .n_stages = params_is_set(params, PARAM_pipeline_stages) ? (int32_t)params->pipeline.stages : n_ranks,
       .n_chunks = params_is_given(params, PARAM_pipeline_chunks) ? (int32_t)params->pipeline.chunks : 0,
-      .partition = params->pipeline.partition.kind,
-      .partition_list = params->pipeline.partition.blocks,
-      .n_partition = (int32_t)params->pipeline.partition.n,
+      .params = params,
+      .partition = params->pipeline.partition,
       .clip = params->optimizer.clip > 0,
   };
-}
-
-static struct obscura_options make_obscura(const struct params *params) {
-  int64_t stages = params->obscura.adjusted_stages, lambda = params->obscura.lambda;
-  return (struct obscura_options){.steps = params->obscura.steps,
-                                  .adjusted_stages = stages < 0 ? PARAMS_AUTO : (int32_t)stages,
-                                  .faithful = params->obscura.faithful,
-                                  .lambda = lambda < 0 ? PARAMS_AUTO : (int32_t)lambda,
-                                  .beta = params->obscura.beta < 0 ? PARAMS_AUTO : params->obscura.beta,
-                                  .epsilon = params->obscura.epsilon,
-                                  .eager = params->obscura.eviction == PARAMS_EVICTION_EAGER};
 }
 
 /* Whether a recomputation begins before its gradient: the paper of obscura has it wait. */
@@ -199,15 +168,12 @@ int request_open(const struct params *params, const struct model *model, int32_t
   plan->device_limit = limits;
   plan->notes = &request->notes;
   open_limits(params, request);
-  request->obscura = make_obscura(params);
-  plan->obscura = &request->obscura;
   plan->simulate = true;
   plan->recompute_early = begins_early(params);
-  int status = open_swap(params, request);
+  int status = check_swap_stages(params, plan->n_stages);
   if (!status) status = open_recompute(params, model, request);
   if (status || !takes_file(params)) return status;
-  plan->plan_name = params->pipeline.plan_file;
-  status = read_plan_file(plan->plan_name, &request->csv, &request->given);
+  status = read_plan_file(params->pipeline.plan_file, &request->csv, &request->given);
   plan->plan_csv = request->csv;
   plan->given = request->given;
   return status;
@@ -219,7 +185,6 @@ void request_close(struct deck_request *request) {
   mem_free(request->csv);
   mem_free(request->host);
   mem_free(request->disk);
-  mem_free(request->swap_stages);
   mem_free(request->notes);
   plan_destroy(&request->given);
   *request = (struct deck_request){0};

@@ -35,7 +35,8 @@ static int make_plan_alone(struct deck_run *run) {
   struct plan_request request = {.model = run->model,
                                  .n_ranks = 1,
                                  .n_stages = 1,
-                                 .partition = PARAMS_CUT_EVEN,
+                                 .params = run->params,
+                                 .partition.kind = PARAMS_CUT_EVEN,
                                  .n_micro = real->n_micro,
                                  .micro = real->micro,
                                  .clip = real->clip};

@@ -8,7 +8,6 @@
 #define PENSTOCK_PLANNER_OBSCURA_OBSCURA_H
 
 #include "planner/obscura/obscura_model.h"
-#include "planner/obscura/planner_obscura.h"
 #include "planner/stage_menu.h"
 
 /* What a layer was last asked to discard, and the bytes of that. */
@@ -20,9 +19,9 @@ struct obscura_memo {
 /* A planning. */
 struct obscura {
   const struct plan_request *request;
-  struct obscura_options options;
-  bool early;          /* of new drafts: recomputation does not wait for its gradient */
-  enum plan_tier tier; /* of new drafts: where blocks go */
+  struct params_obscura options; /* the deck's, but for what a pass tries otherwise */
+  bool early;                    /* of new drafts: recomputation does not wait for its gradient */
+  enum plan_tier tier;           /* of new drafts: where blocks go */
   int32_t n_stages, n_micro, n_layers;
   struct stage_needs *needs;
   struct stage_menu **menus;  /* [n_stages] of its rank; ranks that are alike share one */

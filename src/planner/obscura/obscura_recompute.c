@@ -146,7 +146,7 @@ static void try_given(struct programme *ip, int32_t lambda, double beta) {
  * once: those choices that take least, with all discarded. */
 static void try_lenient(struct programme *ip, int32_t lambda, double beta) {
   struct obscura_draft *d = ip->draft;
-  const struct obscura_options *o = &ip->x->options;
+  const struct params_obscura *o = &ip->x->options;
   bool by_hand = o->lambda != PARAMS_AUTO && o->beta != PARAMS_AUTO;
   double most = 0;
   for (int32_t s = 0; s < d->n_adjusted && ip->chooses; s++)
@@ -183,7 +183,7 @@ static void try_blocks(struct programme *ip, int32_t lambda, double beta) {
 
 /* lambda of Eq. 4: 0, or 2 to p - k - 2; beyond the paper as many as there are. */
 static void try_all_blocks(struct programme *ip) {
-  const struct obscura_options *o = &ip->x->options;
+  const struct params_obscura *o = &ip->x->options;
   int32_t k = ip->draft->n_adjusted - 1, most = ip->x->n_stages - k - 2, least = 2;
   if (!o->faithful) most = ip->draft->warm_up[k] - 1;
   if (o->lambda != PARAMS_AUTO) least = most = o->lambda;

@@ -143,7 +143,7 @@ static struct obscura_draft *move_best(struct obscura *x, const struct obscura_d
 
 /* Layers leave the slowest stage as long as that helps. */
 static void balance(struct obscura *x, struct obscura_draft **draft) {
-  if (x->request->partition != PARAMS_CUT_AUTO) return;
+  if (x->request->partition.kind != PARAMS_CUT_AUTO) return;
   for (int32_t moves = 0; moves < x->n_stages; moves++) {
     struct obscura_draft *moved = move_best(x, *draft, find_slowest(x, *draft));
     if (!moved) return;
@@ -238,7 +238,7 @@ static void list_seeds(const struct obscura *x, const struct plan_stage *paper, 
                        struct seeds *seeds) {
   struct plan_stage *cut = MEM_NEW(struct plan_stage, x->n_stages);
   add_seed(x, paper, seeds);
-  if (x->request->partition == PARAMS_CUT_AUTO) {
+  if (x->request->partition.kind == PARAMS_CUT_AUTO) {
     if (partition_make_auto(x->request, cut))
       error_clear();
     else
@@ -292,7 +292,7 @@ struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *pa
   list_seeds(x, paper->stages, rival, &seeds);
   search_seeds(x, &seeds, false, 0, &best);
   search_blocks(x, &seeds, x->tier, &best);
-  if (x->request->swap_tier == PARAMS_SWAP_TIER_AUTO && obscura_links_are_faster(x, seeds.stages[0]))
+  if (x->request->params->pipeline.swap_tier == PARAMS_SWAP_TIER_AUTO && obscura_links_are_faster(x, seeds.stages[0]))
     search_blocks(x, &seeds, PLAN_TIER_RANK, &best);
   if (x->request->recompute_ops) spare_micro(x, &best);
   if (isinf(best->seconds)) {

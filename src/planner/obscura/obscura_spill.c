@@ -51,8 +51,9 @@ void obscura_spill(const struct obscura *x, const struct plan *plan, int32_t s, 
   const struct plan_request *r = x->request;
   int32_t rank = plan_get_rank(plan, s), *forward, *use;
   int64_t limit = r->host_limit ? r->host_limit[rank] : INT64_MAX, disk = r->disk_limit ? r->disk_limit[rank] : 0;
-  if (r->swap_tier == PARAMS_SWAP_TIER_DISK) limit = 0;
-  if (r->swap_tier == PARAMS_SWAP_TIER_HOST || limit == INT64_MAX || disk == 0 || n == 0 || bytes <= 0) return;
+  int tier = r->params->pipeline.swap_tier;
+  if (tier == PARAMS_SWAP_TIER_DISK) limit = 0;
+  if (tier == PARAMS_SWAP_TIER_HOST || limit == INT64_MAX || disk == 0 || n == 0 || bytes <= 0) return;
   plan_move_find_uses(plan, &forward, &use);
   struct hosted h = {.moves = moves,
                      .use = use + (int64_t)s * plan->n_micro,

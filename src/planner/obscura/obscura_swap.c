@@ -16,13 +16,22 @@
 #include "planner/residency.h"
 
 bool obscura_may_swap(const struct obscura *x) {
-  const struct obscura_options *o = &x->options;
-  return o->steps >= PARAMS_OBSCURA_STEPS_SWAP && x->request->may_swap && o->lambda != 0 && o->beta != 0;
+  const struct params_obscura *o = &x->options;
+  return o->steps >= PARAMS_OBSCURA_STEPS_SWAP && x->request->params->pipeline.swap != PARAMS_SWAP_OFF &&
+         o->lambda != 0 && o->beta != 0;
+}
+
+static bool is_among(const struct params_stages *stages, int32_t stage) {
+  if (stages->kind == PARAMS_STAGES_FIRST) return stage < stages->n;
+  if (stages->kind != PARAMS_STAGES_LIST) return true;
+  for (int64_t i = 0; i < stages->n; i++)
+    if (stages->stages[i] == stage) return true;
+  return false;
 }
 
 bool obscura_may_leave(const struct obscura *x, int32_t stage) {
   if (x->tier == PLAN_TIER_RANK && x->n_stages < 2) return false;
-  return obscura_may_swap(x) && (!x->request->swap_stages || x->request->swap_stages[stage]);
+  return obscura_may_swap(x) && is_among(&x->request->params->pipeline.swap_stages, stage);
 }
 
 /* ---- what of a block leaves ---- */
@@ -122,7 +131,7 @@ static int32_t place_blocks(const struct obscura *x, const struct obscura_draft 
                             struct plan_move *moves) {
   int32_t rest = d->warm_up[s] - d->lambda[s], span = get_span(x, d, s);
   if (rest < 0) rest = 0;
-  if (x->options.eager) return place_eagerly(plan, s, rest, span, moves);
+  if (x->options.eviction == PARAMS_EVICTION_EAGER) return place_eagerly(plan, s, rest, span, moves);
   for (int32_t most = rest + 2;; most++) { /* very few are not enough for every order */
     struct residency rule = {.stage = s, .capacity = most, .span = span};
     int32_t n = residency_make(plan, &rule, moves);

@@ -5,7 +5,7 @@
  * all with options.faithful, with fewer passes than all, and with a given number of adjusted stages or of blocks that leave.
  * Else the search goes on from there, and what other planners make of the same request is held against it.
  */
-#include "planner/obscura/planner_obscura.h"
+#include "planner/obscura/obscura.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,15 +14,7 @@
 #include "base/mem.h"
 #include "cost/cost.h"
 #include "model/model.h"
-#include "planner/obscura/obscura.h"
 #include "planner/one_f_one_b.h"
-
-struct obscura_options obscura_options_default(void) {
-  return (struct obscura_options){.steps = PARAMS_obscura_steps_COUNT - 1,
-                                  .adjusted_stages = PARAMS_AUTO,
-                                  .lambda = PARAMS_AUTO,
-                                  .beta = PARAMS_AUTO};
-}
 
 /* The first stage whose rank is like this one's. */
 static int32_t find_alike(const struct plan_request *request, int32_t stage) {
@@ -33,9 +25,10 @@ static int32_t find_alike(const struct plan_request *request, int32_t stage) {
 
 static void open_planning(struct obscura *x, const struct plan_request *request) {
   *x = (struct obscura){.request = request,
-                        .options = request->obscura ? *request->obscura : obscura_options_default(),
+                        .options = request->params->obscura,
                         .early = request->recompute_early,
-                        .tier = request->swap_tier == PARAMS_SWAP_TIER_RANK ? PLAN_TIER_RANK : PLAN_TIER_HOST,
+                        .tier = request->params->pipeline.swap_tier == PARAMS_SWAP_TIER_RANK ? PLAN_TIER_RANK
+                                                                                             : PLAN_TIER_HOST,
                         .n_stages = request->n_stages,
                         .n_micro = request->n_micro,
                         .n_layers = request->model->n_layers};
@@ -63,7 +56,7 @@ static struct obscura_draft *follow_once(struct obscura *x, const struct plan_st
   obscura_draft_order(x, d, obscura_identify(x, d), x->options.steps);
   for (int32_t s = 0; s < d->n_adjusted; s++) obscura_draft_discard(x, d, s, ops);
   if (x->options.steps >= PARAMS_OBSCURA_STEPS_SWAP) obscura_solve(x, &d);
-  if (x->options.steps >= PARAMS_OBSCURA_STEPS_PARTITION && x->request->partition == PARAMS_CUT_AUTO)
+  if (x->options.steps >= PARAMS_OBSCURA_STEPS_PARTITION && x->request->partition.kind == PARAMS_CUT_AUTO)
     obscura_adjust(x, &d);
   mem_free(ops);
   return d;
@@ -90,8 +83,8 @@ struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage 
 /* The paper cuts evenly; where whole blocks do not go into the stages, by cost. */
 static void choose_base(const struct plan_request *request, struct plan_stage *stages) {
   struct plan_request even = *request;
-  if (request->partition != PARAMS_CUT_AUTO) return;
-  even.partition = PARAMS_CUT_EVEN;
+  if (request->partition.kind != PARAMS_CUT_AUTO) return;
+  even.partition.kind = PARAMS_CUT_EVEN;
   struct plan_stage *cut = MEM_NEW(struct plan_stage, request->n_stages);
   if (partition_make(&even, cut))
     error_clear();
@@ -101,14 +94,14 @@ static void choose_base(const struct plan_request *request, struct plan_stage *s
 }
 
 static bool goes_beyond(const struct obscura *x) {
-  const struct obscura_options *o = &x->options;
+  const struct params_obscura *o = &x->options;
   bool forced = o->adjusted_stages != PARAMS_AUTO || o->lambda > 0;
   return !o->faithful && !forced && o->steps == PARAMS_obscura_steps_COUNT - 1;
 }
 
 /* The paper's procedure to the letter, but for when a recomputation begins. */
 static struct obscura_draft *follow_faithfully(struct obscura *x, const struct plan_stage *stages, bool early) {
-  struct obscura_options options = x->options;
+  struct params_obscura options = x->options;
   x->options.faithful = true;
   x->early = early;
   struct obscura_draft *draft = obscura_follow(x, stages);
@@ -160,12 +153,13 @@ static int choose_best(struct obscura *x, const struct plan_stage *stages, struc
 }
 
 static int check_request(const struct plan_request *request) {
-  const struct obscura_options *o = request->obscura;
+  CHECK(request->params, "planner obscura is asked without a deck");
+  const struct params_obscura *o = &request->params->obscura;
   bool given = request->recompute_stages || request->n_recompute_stages != PLAN_ALL_STAGES;
   if (request->recompute_ops && given)
     return error_raise(STATUS_MISTAKE, "planner obscura finds out itself which stages recompute: leave "
                                        "pipeline.recompute_stages out, or set obscura.adjusted_stages");
-  if (o && o->adjusted_stages > request->n_stages)
+  if (o->adjusted_stages > request->n_stages)
     return error_raise(STATUS_MISTAKE, "obscura.adjusted_stages is %d; there are %d stages", (int)o->adjusted_stages,
                        (int)request->n_stages);
   return STATUS_OK;
@@ -179,6 +173,20 @@ static void note_blocks(const struct obscura *x, const struct plan *plan) {
       "obscura.lambda is %d, but no activations leave: no stage is adjusted, or those that are run too few forwards "
       "ahead for so many, or do not fit with them",
       (int)x->options.lambda);
+}
+
+/* A place that was asked for and is not used: nothing need wait there, or nothing has the time to. */
+static void note_tier(const struct obscura *x, const struct plan *plan) {
+  static const enum plan_tier tiers[] = {[PARAMS_SWAP_TIER_HOST] = PLAN_TIER_HOST,
+                                         [PARAMS_SWAP_TIER_DISK] = PLAN_TIER_DISK,
+                                         [PARAMS_SWAP_TIER_RANK] = PLAN_TIER_RANK};
+  int asked = x->request->params->pipeline.swap_tier;
+  if (asked == PARAMS_SWAP_TIER_AUTO) return;
+  for (int32_t m = 0; m < plan->n_moves; m++)
+    if (plan->moves[m].tier == (int32_t)tiers[asked]) return;
+  planner_note(x->request, "pipeline.swap_tier is %s, but no block of activations goes there: %s",
+               params_name_choice(PARAM_pipeline_swap_tier, asked),
+               plan->n_moves ? "none has the time to" : "with these limits and times none needs to leave");
 }
 
 static int make(const struct plan_request *request, struct plan **plan) {
@@ -199,13 +207,10 @@ static int make(const struct plan_request *request, struct plan **plan) {
     if (!status) note_blocks(&x, *plan);
     obscura_draft_destroy(&draft);
   }
+  if (!status) note_tier(&x, *plan);
   plan_destroy(&base);
   close_planning(&x);
   return status;
 }
 
-const struct planner planner_obscura = {
-    .name = "obscura",
-    .summary = "1F1B where stages over their limit run ahead, so that recomputation and copies take up idle time",
-    .make = make,
-    .recomputes_itself = true};
+const struct planner planner_obscura = {.id = PARAMS_PLANNER_OBSCURA, .make = make, .recomputes_itself = true};
