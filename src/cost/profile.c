@@ -18,10 +18,9 @@ void profile_destroy(struct profile **profile) {
   mem_free(p->device);
   mem_free(p->model);
   mem_free(p->op_names);
-  mem_free(p->ops);
-  mem_free(p->sweeps);
-  mem_free(p->links);
-  mem_free(p->copies);
+#define X(table, row) mem_free(p->table);
+  PROFILE_TABLES(X)
+#undef X
   mem_free(p);
   *profile = NULL;
 }

@@ -53,17 +53,24 @@ struct profile_copy {
   double seconds;
 };
 
+/* The tables of a profile, each rows of one struct (X: member, struct). What is done with every table follows this list. */
+#define PROFILE_TABLES(X)                                                                                              \
+  X(ops, struct profile_op)                                                                                            \
+  X(sweeps, struct profile_sweep)                                                                                      \
+  X(links, struct profile_link)                                                                                        \
+  X(copies, struct profile_copy)
+
 struct profile {
   /* What the times hold for. device: backend, processor, threads, precision, ranks a node; model: what of a model makes its
    * ops (kinds, widths, vocabulary), not how many layers it has. Texts that a person can read; equal texts, equal times. */
   char *device, *model;
   char *op_names; /* model_format_names, for readers of the file; NULL: not known */
   char date[32];  /* when it was last measured, UTC */
-  int64_t n_ops, n_sweeps, n_links, n_copies;
-  struct profile_op *ops;
-  struct profile_sweep *sweeps;
-  struct profile_link *links;
-  struct profile_copy *copies;
+#define X(table, row)                                                                                                  \
+  row *table; /* [n_<table>] */                                                                                        \
+  int64_t n_##table;
+  PROFILE_TABLES(X)
+#undef X
 };
 
 /* An empty profile, owned by the caller. Texts are copied; date is "". */

@@ -77,9 +77,9 @@ static void share_profile_all(struct comm *comm, struct profile **profile) {
   share_text_all(comm, &model);
   if (!reads) *profile = profile_create(device ? device : "", model ? model : "");
   struct profile *p = *profile;
-  share_array_all(comm, (void **)&p->ops, &p->n_ops, sizeof *p->ops);
-  share_array_all(comm, (void **)&p->sweeps, &p->n_sweeps, sizeof *p->sweeps);
-  share_array_all(comm, (void **)&p->links, &p->n_links, sizeof *p->links);
+#define X(table, row) share_array_all(comm, (void **)&p->table, &p->n_##table, sizeof(row));
+  PROFILE_TABLES(X)
+#undef X
   mem_free(device);
   mem_free(model);
 }
