@@ -40,6 +40,13 @@ for ranks in 1 2 3; do
   check [ -s "$work/all$ranks/profile.h5" ] || fail "no profile.h5"
   check [ "$(ls -A "$work/all$ranks")" = profile.h5 ] || fail "also left: $(ls -A "$work/all$ranks")"
   check [ "$(count 'warning: ')" -le 1 ] || fail "more than one warning"
+  # What the machine does not count is null, never 0, and one plain line says why.
+  counts '"(cycles|instructions)": 0(\.0)?,?$' 0
+  if [ "$(count '"(cycles|instructions)": null')" = 0 ]; then
+    says_not 'hardware counters'
+  else
+    counts '^penstock: warning: hardware counters: .*PAPI.*; times are measured without them$' 1
+  fi
   [ "$ranks" = 1 ] && says 'not measured: messages, as there is one rank'
 done
 

@@ -10,6 +10,7 @@ export UCX_TLS=${UCX_TLS:-self,sm}
 needed_packages=(gcc libc6-dev make autoconf automake pkg-config mpich libmpich-dev libhdf5-mpich-dev libyaml-dev
   libjansson-dev libxxhash-dev libhwloc-dev)
 matrix_packages=(libdnnl-dev libopenblas-dev) # either; the first is faster
+optional_packages=(libpapi-dev)               # hardware counters of penstock profile
 
 say() { echo "== $*"; }
 fail() {
@@ -67,19 +68,19 @@ install_matrix_package() {
   return 1
 }
 
-# Packages that a check is skipped without; not every release has them.
+# Packages that something is left out without; not every release has them.
 install_optional_packages() {
   local package
   for package; do
     is_installed "$package" && continue
     has_candidate gcc || update_apt_lists
     if ! has_candidate "$package" || ! install_packages "$package"; then
-      say "going on without $package, which this release does not offer: a check will be skipped"
+      say "going on without $package, which this release does not offer: what needs it is left out or skipped"
     fi
   done
 }
 
-# install_all [OPTIONAL PACKAGE...]: what cannot be installed may still be there in another way, from modules or from
+# install_all [MORE OPTIONAL PACKAGE...]: what cannot be installed may still be there in another way, from modules or from
 # source, so configure has the last word.
 install_all() {
   mkdir -p "$build"
@@ -89,7 +90,7 @@ install_all() {
   fi
   install_packages "${needed_packages[@]}" || say "going on with what there is"
   install_matrix_package || say "going on with what there is"
-  install_optional_packages "$@"
+  install_optional_packages "${optional_packages[@]}" "$@"
 }
 
 report_without_apt() {
