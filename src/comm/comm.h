@@ -34,7 +34,6 @@ void comm_destroy_self(struct comm **comm);
 
 int comm_get_rank(const struct comm *comm);
 int comm_get_size(const struct comm *comm);
-int comm_get_node_rank(const struct comm *comm); /* rank among those of this node */
 int comm_get_node_size(const struct comm *comm);
 int comm_get_node(const struct comm *comm, int rank); /* first rank of the node of `rank`: equal on one node */
 /* Host name of a rank (owned by comm); known on all ranks after comm_open_all. */

@@ -226,8 +226,6 @@ int comm_get_size(const struct comm *comm) { return comm->size; }
 
 int comm_get_node(const struct comm *comm, int rank) { return comm->node_of[rank]; }
 
-int comm_get_node_rank(const struct comm *comm) { return comm->node_rank; }
-
 int comm_get_node_size(const struct comm *comm) { return comm->node_size; }
 
 const char *comm_get_host(const struct comm *comm, int rank) { return comm->hosts + comm->host_offsets[rank]; }

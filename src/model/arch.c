@@ -11,11 +11,9 @@ enum { TENSOR_ALIGN = 16 }; /* floats: 64 bytes */
 
 #define X(id, name) name,
 static const char *const layer_names[] = {LAYER_KINDS(X)};
-static const char *const op_names[] = {OP_KINDS(X)};
 #undef X
 
 const char *layer_kind_get_name(enum layer_kind kind) { return layer_names[kind]; }
-const char *op_kind_get_name(enum op_kind kind) { return op_names[kind]; }
 
 static int64_t align_floats(int64_t n) { return (n + TENSOR_ALIGN - 1) / TENSOR_ALIGN * TENSOR_ALIGN; }
 

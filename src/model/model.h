@@ -33,7 +33,6 @@ enum op_kind { OP_KINDS(X) OP_KIND_COUNT };
 #undef X
 
 const char *layer_kind_get_name(enum layer_kind kind);
-const char *op_kind_get_name(enum op_kind kind);
 
 /* How long an activation lives. */
 enum act_life {

@@ -48,10 +48,8 @@ bool h5_has(struct h5_file *file, const char *object);
 /* Takes a group or dataset away; its room is used again while the file is open. */
 int h5_remove(struct h5_file *file, const char *object);
 
-/* Whole datasets of up to 4 dimensions (chunked and checksummed when written). Reading converts to the type asked for.
+/* Whole datasets of up to 4 dimensions, however others have written them. Reading converts to the type asked for.
  * h5_read_dataset allocates *data (owned by the caller) and fills in dims. */
-int h5_write_dataset(struct h5_file *file, const char *path, enum h5_type type, int n_dims, const int64_t *dims,
-                     const void *data);
 int h5_read_dataset(struct h5_file *file, const char *path, enum h5_type type, int max_dims, int *n_dims, int64_t *dims,
                     void **data);
 /* Reads into the caller's array of exactly these dims; other dims are STATUS_MISTAKE. */

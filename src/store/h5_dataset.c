@@ -8,18 +8,7 @@
 #include "store/h5_impl.h"
 #include "store/image.h"
 
-enum { MAX_DIMS = 4, CHUNK_BYTES = 1 << 20 };
-
-/* Cuts the first dimensions until a chunk has at most CHUNK_BYTES. */
-static void choose_chunk(enum h5_type type, int n_dims, const hsize_t *dims, hsize_t *chunk) {
-  uint64_t bytes = h5_type_get_size(type);
-  for (int d = 0; d < n_dims; d++) bytes *= chunk[d] = dims[d];
-  for (int d = 0; d < n_dims && bytes > CHUNK_BYTES; d++) {
-    uint64_t row = bytes / chunk[d];
-    chunk[d] = row >= CHUNK_BYTES ? 1 : CHUNK_BYTES / row;
-    bytes = row * chunk[d];
-  }
-}
+enum { MAX_DIMS = 4 };
 
 /* "2 x 3" in the caller's buffer. */
 static void format_dims(int n_dims, const hsize_t *dims, char *text, size_t size) {
@@ -41,27 +30,6 @@ static hid_t create_dataset(struct h5_file *file, const char *path, enum h5_type
 static void widen(int n_dims, const int64_t *dims, hsize_t *out) {
   CHECK(n_dims >= 1 && n_dims <= MAX_DIMS, "%d dimensions", n_dims);
   for (int d = 0; d < n_dims; d++) out[d] = (hsize_t)dims[d];
-}
-
-int h5_write_dataset(struct h5_file *file, const char *path, enum h5_type type, int n_dims, const int64_t *dims,
-                     const void *data) {
-  hsize_t size[MAX_DIMS], chunk[MAX_DIMS], count = 1;
-  widen(n_dims, dims, size);
-  for (int d = 0; d < n_dims; d++) count *= size[d];
-  hid_t space = H5Screate_simple(n_dims, size, NULL), properties = H5Pcreate(H5P_DATASET_CREATE);
-  if (count) { /* chunks cannot be empty */
-    choose_chunk(type, n_dims, size, chunk);
-    H5Pset_chunk(properties, n_dims, chunk);
-    H5Pset_fletcher32(properties);
-  }
-  hid_t dataset = create_dataset(file, path, type, space, properties);
-  int status = dataset < 0 ? error_status() : STATUS_OK;
-  if (!status && count && H5Dwrite(dataset, h5_type_get_native(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
-    status = h5_raise(file, "write", path);
-  if (dataset >= 0) H5Dclose(dataset);
-  H5Pclose(properties);
-  H5Sclose(space);
-  return status;
 }
 
 int h5_reserve_dataset(struct h5_file *file, const char *path, enum h5_type type, int n_dims, const int64_t *dims,

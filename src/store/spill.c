@@ -259,7 +259,6 @@ void spill_free(struct spill *s, int64_t place) {
   memmove(s->blocks + at, s->blocks + at + 1, sizeof *s->blocks * (size_t)(s->n_blocks - at));
 }
 
-int64_t spill_get_used(const struct spill *s) { return s->used; }
 int64_t spill_get_peak(const struct spill *s) { return s->peak; }
 void spill_reset_peak(struct spill *s) { s->peak = s->used; }
 

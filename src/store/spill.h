@@ -29,7 +29,6 @@ const char *spill_get_path(const struct spill *spill); /* belongs to the spill *
 /* Room for a block: its place, or -1 and a recorded error when it would go beyond the limit. */
 int64_t spill_alloc(struct spill *spill, int64_t bytes, const char *what);
 void spill_free(struct spill *spill, int64_t place);
-int64_t spill_get_used(const struct spill *spill);
 int64_t spill_get_peak(const struct spill *spill);
 void spill_reset_peak(struct spill *spill);      /* to what is used now */
 double spill_get_cpu(const struct spill *spill); /* seconds that its jobs have kept a core busy; none under way */

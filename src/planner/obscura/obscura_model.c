@@ -25,10 +25,6 @@ int32_t obscura_model_get_lambda(const struct obscura_model *m, int32_t stage) {
   return m->lambda + m->n_adjusted - 1 - stage;
 }
 
-double obscura_model_get_activations(double bytes, int32_t ahead, int32_t lambda, double beta) {
-  return (ahead - lambda) * bytes + (1 - beta) * lambda * bytes;
-}
-
 double obscura_model_get_transfer(const struct obscura_model *m, int32_t stage) {
   int32_t lambda = obscura_model_get_lambda(m, stage), before = m->n_adjusted - 1 - stage;
   if (lambda == 0) return 0;
@@ -49,10 +45,4 @@ double obscura_model_get_time(const struct obscura_model *m, int32_t stage) {
 
 bool obscura_model_allows(const struct obscura_model *m) {
   return m->transfer <= m->forward + m->backward + m->recompute;
-}
-
-double obscura_model_solve(const struct obscura_model *m) {
-  double pass = m->forward + m->backward, adjusted = pass + m->recompute;
-  double hidden = pass * (m->n_micro + m->n_stages - 1) + m->n_adjusted * m->recompute;
-  return fmax(hidden, (m->n_micro + m->n_adjusted - 1) * adjusted);
 }

@@ -29,17 +29,11 @@ int32_t obscura_model_get_refined(const struct obscura_model *model, int32_t sta
 /* Blocks of stage s that leave in the warm-up: one more for each stage before k; 0 on stages that are not adjusted. */
 int32_t obscura_model_get_lambda(const struct obscura_model *model, int32_t stage);
 
-/* Eq. 1: bytes of activations of a stage that runs `ahead` forwards ahead and keeps `bytes` of each micro-batch, of which a
- * part `beta` of `lambda` blocks is gone. */
-double obscura_model_get_activations(double bytes, int32_t ahead, int32_t lambda, double beta);
 /* Eq. 2: seconds that the transfers of stage s <= k add. */
 double obscura_model_get_transfer(const struct obscura_model *model, int32_t stage);
 /* Eq. 3 and 5: seconds from the first op of stage s to its last; stage 0's is the step's. */
 double obscura_model_get_time(const struct obscura_model *model, int32_t stage);
 /* The second condition of Eq. 4: a block may not take longer one way than a steady micro-batch does. */
 bool obscura_model_allows(const struct obscura_model *model);
-/* Eq. 3 of stage 0 solved for even stages without transfers:
- * max((f + b)(m + p - 1) + (k + 1) r, (m + k)(f + b + r)). */
-double obscura_model_solve(const struct obscura_model *model);
 
 #endif
