@@ -108,13 +108,19 @@ model: {model_type: llama, vocab_size: 64, hidden_size: 48, intermediate_size: 6
         num_attention_heads: 6}
 DECK
 expect 0 '^model: llama, 3 blocks, ' model.yml
-expect 2 'hidden size 48 is not a multiple of 5 attention heads' model.yml -D model.num_attention_heads=5
+# Its mistakes name the key, where it stands, and what is allowed: by the deck, by -D, by a line of config.json.
+expect 2 "^penstock: error: -D model.num_attention_heads: 'model.num_attention_heads' is 5; allowed: what divides 'hidden_size'" \
+  model.yml -D model.num_attention_heads=5
+expect 2 "^penstock: error: model.yml:2:9: 'model.num_attention_heads' is 6, which makes heads of size 1 " model.yml -D model.hidden_size=6
+expect 2 "^penstock: error: -D model.num_key_value_heads: 'model.num_key_value_heads' is 4; allowed: what divides 'num_attention" \
+  model.yml -D model.num_key_value_heads=4
+expect 2 "^penstock: error: -D model.hidden_act: 'model.hidden_act' is \"mish\"; allowed: gelu_new" model.yml -D model.hidden_act=mish
 expect 0 'model.yml: OK, ' model.yml -D 'pipeline.partition=[1, 2]'
 expect 2 "pipeline.partition: sum 4, model has 3" model.yml -D 'pipeline.partition=[2, 2]'
-expect 2 'has 8 positions' -D data.sequence_length=9 -D model.n_positions=8 sub/gpt2.yml
-printf '{"model_type": "llama", "hidden_size": 50}\n' > config.json
+expect 2 "^penstock: error: -D data.sequence_length: 'data.sequence_length' is 9; allowed: at most 8, .*'n_positions'.*gpt2.yml:2" -D data.sequence_length=9 -D model.n_positions=8 sub/gpt2.yml
+printf '{"model_type": "llama",\n "x": {"num_attention_heads": 3},\n "hidden_size": 50,\n "num_attention_heads": 3}\n' > config.json
 printf 'model:\n  config: config.json\n' > config.yml
-expect 2 'config.json: ' config.yml
+expect 2 "^penstock: error: config.json:4: 'num_attention_heads' is 3; allowed: what divides 'hidden_size', which is 50" config.yml
 expect 2 'gone.json' config.yml -D model.config=gone.json
 
 # Help of a command by both names, and one process under a launcher, which others of its job leave to rank 0.
@@ -148,6 +154,6 @@ fi
 printf '{"model_type": "llama", "num_layers": 4, "use_cache": true}\n' > config.json
 expect 0 "keys without effect here, ignored: num_layers (did you mean 'num_hidden_layers'?), use_cache" config.yml
 printf '{"model_type": "llama", "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}\n' > config.json
-expect 2 "config.json: 'rope_parameters.partial_rotary_factor' is 0.5: " config.yml
+expect 2 "config.json:1: 'rope_parameters.partial_rotary_factor' is 0.5: " config.yml
 
 finish

@@ -218,7 +218,7 @@ says "short.bin.*1000|1000.*short.bin"
 name="rows longer than the table of positions"
 write_deck gpt2.yml gpt2
 refused_deck=gpt2.yml refuse positions 2 -D data.sequence_length=17
-says "data.sequence_length is 17.*16 positions.*at most 16"
+says "'data.sequence_length' is 17; allowed: at most 16, which is 'n_positions' of the model .gpt2.yml:"
 deck=gpt2.yml
 train positions 2
 ends 0
@@ -226,7 +226,7 @@ deck=$work/deck.yml
 name="rows longer than rotary positions were meant for"
 train rotary 2 -D data.sequence_length=17
 ends 0
-says_once "warning: .*sequence_length 17.*max_position_embeddings 16"
+says_once "warning: .*sequence_length' is 17, beyond 16, which is 'max_position_embeddings'"
 
 name="threads from the environment"
 for case in "2 :2" " 3, 1:3" abc: 0: 1e3: 5000: -1: : 2,x:; do

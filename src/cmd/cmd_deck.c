@@ -34,9 +34,8 @@ static int check_model(const struct params *params, struct model **model, char *
   *model = NULL;
   char *json = params_format_model_json(params);
   if (!json && !params->model.config) return STATUS_OK;
-  const char *source = params->model.config ? params->model.config : "model";
   int status = json ? STATUS_OK : file_read_text(params->model.config, &json);
-  if (!status) status = model_create(json, source, -1, model, notes);
+  if (!status) status = model_create_of_deck(params, json, model, notes);
   mem_free(json);
   if (status) return status;
   status = request_check_positions(params, *model);

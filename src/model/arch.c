@@ -1,4 +1,5 @@
 /* From a configuration to layers: the op tables of embedding, attention, feed-forward and head. */
+#include "input/params.h"
 #include "model/config.h"
 
 #include "base/error.h"
@@ -266,10 +267,10 @@ static void build_layer(const struct model_config *c, const struct config_extra 
   layer->n_floats = align_floats(layer->n_floats);
 }
 
-int model_create(const char *json, const char *source, double init_std, struct model **model, char **notes) {
+static int create(const struct config_source *source, double init_std, struct model **model, char **notes) {
   struct model_config config;
   struct config_extra extra;
-  int status = config_read(json, source, init_std, &config, &extra, notes);
+  int status = config_read(source, init_std, &config, &extra, notes);
   if (status) return status;
   struct model *m = MEM_NEW(struct model, 1);
   m->config = config;
@@ -284,6 +285,16 @@ int model_create(const char *json, const char *source, double init_std, struct m
   for (int32_t l = 0; l < m->n_layers; l++) m->n_parameters += m->layers[l].n_parameters;
   *model = m;
   return STATUS_OK;
+}
+
+int model_create(const char *json, const char *source, double init_std, struct model **model, char **notes) {
+  return create(&(struct config_source){json, source, NULL}, init_std, model, notes);
+}
+
+int model_create_of_deck(const struct params *params, const char *json, struct model **model, char **notes) {
+  const char *name = params->model.config ? params->model.config : "model";
+  double init_std = params_is_set(params, PARAM_model_init_std) ? params->model.init_std : -1;
+  return create(&(struct config_source){json, name, params}, init_std, model, notes);
 }
 
 void model_destroy(struct model **model) {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "model/config_notes.h"
+#include "model/config_source.h"
 #include "model/config_table.h"
 
 #include <jansson.h>
@@ -11,40 +12,58 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int read_activation(const json_t *value, const char *source, const char *key, int64_t *out) {
+/* "is 1.5", "is \"big\"" or "is not there"; in the caller's buffer. */
+static const char *describe_value(const json_t *value, char *text, size_t size) {
+  char *dumped = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+  if (dumped)
+    snprintf(text, size, "is %.60s", dumped);
+  else
+    snprintf(text, size, "is not there");
+  free(dumped);
+  return text;
+}
+
+static int refuse_value(const struct config_source *source, const char *key, const json_t *value, const char *allowed) {
+  char is[80];
+  return config_refuse(source, key, "%s; allowed: %s", describe_value(value, is, sizeof is), allowed);
+}
+
+static int read_activation(const json_t *value, const struct config_source *source, const char *key, int64_t *out) {
   const char *name = json_string_value(value);
   int found = name ? config_find_activation(name) : -1;
   *out = found;
-  if (found >= 0) return STATUS_OK;
-  return error_raise(STATUS_MISTAKE,
-                     "%s: '%s' is %s%s%s; supported: gelu_new, gelu_pytorch_tanh, gelu, silu, relu, relu2", source, key,
-                     name ? "'" : "not a name", name ? name : "", name ? "'" : "");
+  return found >= 0 ? STATUS_OK : refuse_value(source, key, value, CONFIG_ACTIVATIONS);
 }
 
-static int read_key(const struct config_key *key, const json_t *value, const char *source, struct config_raw *raw) {
+static int read_number(const struct config_key *key, const json_t *value, const struct config_source *source,
+                       void *at) {
+  bool integer = key->type == CONFIG_INT;
+  double number = value ? json_number_value(value) : key->standard;
+  bool fits = !value || ((integer ? json_is_integer(value) : json_is_number(value)) && number >= key->least &&
+                         number <= key->most);
+  if (!fits) {
+    char allowed[80];
+    snprintf(allowed, sizeof allowed, "a %snumber from %.10g to %.10g", integer ? "whole " : "", key->least, key->most);
+    return refuse_value(source, key->name, value, allowed);
+  }
+  if (integer)
+    *(int64_t *)at = value ? json_integer_value(value) : (int64_t)key->standard;
+  else
+    *(double *)at = number;
+  return STATUS_OK;
+}
+
+static int read_key(const struct config_key *key, const json_t *value, const struct config_source *source,
+                    struct config_raw *raw) {
   void *at = (char *)raw + key->offset;
   if (key->type == CONFIG_ACTIVATION) {
     if (value) return read_activation(value, source, key->name, at);
     *(int64_t *)at = (int64_t)key->standard;
     return STATUS_OK;
   }
-  if (key->type == CONFIG_BOOL) {
-    if (value && !json_is_boolean(value))
-      return error_raise(STATUS_MISTAKE, "%s: '%s' must be true or false", source, key->name);
-    *(int64_t *)at = value ? json_is_true(value) : key->standard != 0;
-    return STATUS_OK;
-  }
-  bool integer = key->type == CONFIG_INT;
-  if (value && (integer ? !json_is_integer(value) : !json_is_number(value)))
-    return error_raise(STATUS_MISTAKE, "%s: '%s' must be %s", source, key->name, integer ? "an integer" : "a number");
-  double number = value ? json_number_value(value) : key->standard;
-  if (value && (number < key->least || number > key->most))
-    return error_raise(STATUS_MISTAKE, "%s: '%s' is %g; allowed: %g to %g", source, key->name, number, key->least,
-                       key->most);
-  if (integer)
-    *(int64_t *)at = value ? json_integer_value(value) : (int64_t)key->standard;
-  else
-    *(double *)at = number;
+  if (key->type != CONFIG_BOOL) return read_number(key, value, source, at);
+  if (value && !json_is_boolean(value)) return refuse_value(source, key->name, value, "true or false");
+  *(int64_t *)at = value ? json_is_true(value) : key->standard != 0;
   return STATUS_OK;
 }
 
@@ -63,45 +82,47 @@ static bool is_harmless(const json_t *value, const char *text) {
   return same;
 }
 
-static int read_theta(const json_t *root, const char *object, const json_t *value, const char *source,
+static int read_theta(const json_t *root, const char *object, const json_t *value, const struct config_source *source,
                       struct config_raw *raw) {
   const struct config_key *key = config_find_key(config_find_family("llama"), "rope_theta");
   const json_t *outside = json_object_get(root, key->name);
   double theta = json_number_value(value);
+  char inside[64], allowed[80];
+  snprintf(inside, sizeof inside, "%s.rope_theta", object);
+  snprintf(allowed, sizeof allowed, "a number from %.10g to %.10g", key->least, key->most);
   if (!json_is_number(value) || theta < key->least || theta > key->most)
-    return error_raise(STATUS_MISTAKE, "%s: '%s.rope_theta' must be a number from %g to %g", source, object, key->least,
-                       key->most);
+    return refuse_value(source, inside, value, allowed);
   if (json_is_number(outside) && json_number_value(outside) != theta)
-    return error_raise(STATUS_MISTAKE, "%s: 'rope_theta' is %g and '%s.rope_theta' is %g: leave one out", source,
-                       json_number_value(outside), object, theta);
+    return config_refuse(source, key->name, "is %g and '%s' is %g: leave one out", json_number_value(outside), inside,
+                         theta);
   raw->theta = theta;
   return STATUS_OK;
 }
 
 /* A key inside of rope_parameters: used, harmless, or refused, since what is there is all about the arithmetic. */
 static int read_rope_key(const json_t *root, const char *object, const char *name, const json_t *value,
-                         const char *source, struct config_raw *raw) {
+                         const struct config_source *source, struct config_raw *raw) {
   if (!strcmp(name, "rope_theta")) return read_theta(root, object, value, source, raw);
   const struct config_refusal *row = config_rope_keys;
   while (row->name && strcmp(row->name, name)) row++;
   if (row->name && is_harmless(value, row->harmless)) return STATUS_OK;
-  char *text = json_dumps(value, JSON_ENCODE_ANY);
-  int status = error_raise(STATUS_MISTAKE, "%s: '%s.%s' is %.60s: %s", source, object, name, text ? text : "?",
-                           row->name ? row->advice : "this key is not understood; leave it out if it changes nothing");
-  free(text);
+  char is[80], *inside = mem_format("%s.%s", object, name);
+  int status =
+      config_refuse(source, inside, "%s: %s", describe_value(value, is, sizeof is),
+                    row->name ? row->advice : "this key is not understood; leave it out if it changes nothing");
+  mem_free(inside);
   return status;
 }
 
 /* rope_parameters and the older rope_scaling. */
-static int read_rope(const json_t *root, const char *source, struct config_raw *raw) {
+static int read_rope(const json_t *root, const struct config_source *source, struct config_raw *raw) {
   static const char *const objects[] = {"rope_parameters", "rope_scaling"};
   int status = STATUS_OK;
   for (int i = 0; i < 2 && !status; i++) {
     json_t *rope = json_object_get(root, objects[i]), *value;
     const char *name;
     if (!rope || json_is_null(rope)) continue;
-    if (!json_is_object(rope))
-      return error_raise(STATUS_MISTAKE, "%s: '%s' must be an object or null", source, objects[i]);
+    if (!json_is_object(rope)) return refuse_value(source, objects[i], rope, "an object, or null");
     json_object_foreach(rope, name, value) {
       if (!status && !json_is_null(value)) status = read_rope_key(root, objects[i], name, value, source, raw);
     }
@@ -109,52 +130,71 @@ static int read_rope(const json_t *root, const char *source, struct config_raw *
   return status;
 }
 
-static int check_refused(const json_t *root, const struct family *family, const char *source) {
+static int check_refused(const json_t *root, const struct family *family, const struct config_source *source) {
   for (const struct config_refusal *row = config_refusals; row->name; row++) {
     const json_t *value = json_object_get(root, row->name);
     if (!config_has_word(row->families, family->model_type) || !(value || row->when_absent)) continue;
     if (value && is_harmless(value, row->harmless)) continue;
-    return error_raise(STATUS_MISTAKE, "%s: '%s': %s", source, row->name, row->advice);
+    char is[80];
+    return config_refuse(source, row->name, "%s: %s", describe_value(value, is, sizeof is), row->advice);
   }
   return STATUS_OK;
 }
 
-static int find_model_type(const json_t *root, const char *source, const struct family **family) {
+static int find_model_type(const json_t *root, const struct config_source *source, const struct family **family) {
   const json_t *type = json_object_get(root, "model_type");
   if (!type) type = json_object_get(root, "architecture");
-  if (!json_is_string(type))
-    return error_raise(STATUS_MISTAKE, "%s: no 'model_type'; supported: " CONFIG_FAMILIES, source);
-  *family = config_find_family(json_string_value(type));
-  if (*family) return STATUS_OK;
-  return error_raise(STATUS_MISTAKE,
-                     "%s: model_type '%s' is not available in this version; supported: " CONFIG_FAMILIES, source,
-                     json_string_value(type));
+  const char *name = json_string_value(type);
+  if (!name) return refuse_value(source, "model_type", type, CONFIG_FAMILIES);
+  *family = config_find_family(name);
+  return *family ? STATUS_OK
+                 : config_refuse(source, json_object_get(root, "model_type") ? "model_type" : "architecture",
+                                 "is '%s', which is not available in this version; allowed: " CONFIG_FAMILIES, name);
 }
 
-static int check_shape(const struct config_raw *raw, const char *source) {
-  if (raw->heads % raw->kv_heads)
-    return error_raise(STATUS_MISTAKE, "%s: %lld attention heads are not a multiple of %lld key-value heads", source,
-                       (long long)raw->heads, (long long)raw->kv_heads);
-  return STATUS_OK;
+/* What the family calls a value. */
+static const char *get_name(const struct family *family, size_t offset) {
+  return config_find_offset(family, offset)->name;
+}
+#define NAME(field) get_name(family, offsetof(struct config_raw, field))
+
+static int refuse_kv_heads(const struct config_raw *raw, const struct family *family,
+                           const struct config_source *source) {
+  return config_refuse(source, NAME(kv_heads), "is %lld; allowed: what divides '%s', which is %lld",
+                       (long long)raw->kv_heads, NAME(heads), (long long)raw->heads);
+}
+
+static int refuse_heads(const struct config_raw *raw, const struct family *family, const struct config_source *source) {
+  const struct config_key *own = config_find_offset(family, offsetof(struct config_raw, head_dim));
+  return config_refuse(source, NAME(heads), "is %lld; allowed: what divides '%s', which is %lld%s%s%s",
+                       (long long)raw->heads, NAME(hidden), (long long)raw->hidden, own ? ", unless '" : "",
+                       own ? own->name : "", own ? "' gives the size of a head" : "");
+}
+
+static int refuse_odd(const struct config_raw *raw, const struct family *family, bool given,
+                      const struct config_source *source) {
+  long long size = (long long)raw->head_dim;
+  if (given)
+    return config_refuse(source, NAME(head_dim), "is %lld; allowed: even numbers, which rotary positions need", size);
+  return config_refuse(source, NAME(heads),
+                       "is %lld, which makes heads of size %lld ('%s' is %lld); allowed: what makes "
+                       "it even, as rotary positions need, or give '%s'",
+                       (long long)raw->heads, size, NAME(hidden), (long long)raw->hidden, NAME(head_dim));
 }
 
 /* Values that follow from others, as Hugging Face has it. */
-static int derive(struct config_raw *raw, const struct family *family, const char *source) {
+static int derive(struct config_raw *raw, const struct family *family, const struct config_source *source) {
   if (raw->kv_heads < 0) raw->kv_heads = raw->heads;
   if (raw->ffn < 0) raw->ffn = 4 * raw->hidden;
-  if (raw->head_dim < 0) {
-    if (raw->hidden % raw->heads)
-      return error_raise(STATUS_MISTAKE, "%s: hidden size %lld is not a multiple of %lld attention heads", source,
-                         (long long)raw->hidden, (long long)raw->heads);
-    raw->head_dim = raw->hidden / raw->heads;
-  }
-  if (family->rope && raw->head_dim % 2)
-    return error_raise(STATUS_MISTAKE, "%s: head size %lld is odd; rotary positions need an even one", source,
-                       (long long)raw->head_dim);
-  return check_shape(raw, source);
+  bool given = raw->head_dim >= 0;
+  if (!given && raw->hidden % raw->heads) return refuse_heads(raw, family, source);
+  if (!given) raw->head_dim = raw->hidden / raw->heads;
+  if (family->rope && raw->head_dim % 2) return refuse_odd(raw, family, given, source);
+  return raw->heads % raw->kv_heads ? refuse_kv_heads(raw, family, source) : STATUS_OK;
 }
 
-static int read_raw(const json_t *root, const struct family *family, const char *source, struct config_raw *raw) {
+static int read_raw(const json_t *root, const struct family *family, const struct config_source *source,
+                    struct config_raw *raw) {
   *raw = (struct config_raw){.kv_heads = -1, .head_dim = -1, .theta = 10000};
   for (const struct config_key *key = config_keys; key->name; key++) {
     if (!config_has_word(key->families, family->model_type)) continue;
@@ -192,23 +232,24 @@ static void fill_config(const struct config_raw *raw, const struct family *famil
 }
 
 /* *root is the caller's to free, also after a failure. */
-static int parse(const char *json, const char *source, json_t **root, const struct family **family,
+static int parse(const struct config_source *source, json_t **root, const struct family **family,
                  struct config_raw *raw) {
   json_error_t place;
-  *root = json_loads(json, JSON_REJECT_DUPLICATES, &place);
+  *root = json_loads(source->json, JSON_REJECT_DUPLICATES, &place);
   if (!*root)
-    return error_raise(STATUS_MISTAKE, "%s:%d:%d: not valid JSON: %s", source, place.line, place.column, place.text);
-  if (!json_is_object(*root)) return error_raise(STATUS_MISTAKE, "%s: not a JSON object", source);
+    return error_raise(STATUS_MISTAKE, "%s:%d:%d: not valid JSON: %s", source->name, place.line, place.column,
+                       place.text);
+  if (!json_is_object(*root)) return error_raise(STATUS_MISTAKE, "%s: not a JSON object", source->name);
   int status = find_model_type(*root, source, family);
   return status ? status : read_raw(*root, *family, source, raw);
 }
 
-int config_read(const char *json, const char *source, double init_std, struct model_config *config,
+int config_read(const struct config_source *source, double init_std, struct model_config *config,
                 struct config_extra *extra, char **notes) {
   json_t *root;
   struct config_raw raw = {0};
   const struct family *family = NULL;
-  int status = parse(json, source, &root, &family, &raw);
+  int status = parse(source, &root, &family, &raw);
   if (!status) {
     fill_config(&raw, family, init_std, config);
     *extra = (struct config_extra){
@@ -217,7 +258,7 @@ int config_read(const char *json, const char *source, double init_std, struct mo
         .mixer_out_bias = family->matrix_bias || raw.attention_bias,
         .mlp_bias = family->matrix_bias || raw.mlp_bias,
     };
-    if (notes) *notes = config_make_notes(root, family, source);
+    if (notes) *notes = config_make_notes(root, family, source->name);
   }
   json_decref(root);
   return status;
@@ -256,11 +297,12 @@ static int compare_raw(const struct family *family, const struct config_raw *bef
 }
 
 int model_compare(const char *before, const char *now, const char *source) {
+  const struct config_source texts[2] = {{before, "the model that this run began with", NULL}, {now, source, NULL}};
   json_t *roots[2] = {NULL, NULL};
   const struct family *families[2];
   struct config_raw raws[2] = {0};
-  int status = parse(before, "the model that this run began with", &roots[0], &families[0], &raws[0]);
-  if (!status) status = parse(now, source, &roots[1], &families[1], &raws[1]);
+  int status = parse(&texts[0], &roots[0], &families[0], &raws[0]);
+  if (!status) status = parse(&texts[1], &roots[1], &families[1], &raws[1]);
   if (!status && families[0] != families[1])
     status = error_raise(STATUS_MISTAKE,
                          "%s: the model was a %s when this run began and is a %s now; it may not change in a run that "

@@ -2,6 +2,7 @@
 #ifndef PENSTOCK_MODEL_CONFIG_H
 #define PENSTOCK_MODEL_CONFIG_H
 
+#include "model/config_source.h"
 #include "model/model.h"
 
 /* How a family names its tensors in checkpoints. Templates with %d take the block's number. */
@@ -28,7 +29,7 @@ struct config_extra {
   const struct family *family;
   bool qkv_bias, mixer_out_bias, mlp_bias;
 };
-int config_read(const char *json, const char *source, double init_std, struct model_config *config,
+int config_read(const struct config_source *source, double init_std, struct model_config *config,
                 struct config_extra *extra, char **notes);
 
 #endif

@@ -8,7 +8,9 @@
 
 #include <stddef.h>
 
+/* As messages list what is allowed. */
 #define CONFIG_FAMILIES "gpt2, llama, mistral, qwen2"
+#define CONFIG_ACTIVATIONS "gelu_new, gelu_pytorch_tanh, gelu, silu, relu, relu2"
 
 /* Values that are read before they become a model_config. */
 struct config_raw {

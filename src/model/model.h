@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct params;
+
 /* Kinds of layers: enum, name. */
 #define LAYER_KINDS(X)                                                                                                 \
   X(LAYER_EMBED, "embed")                                                                                              \
@@ -140,6 +142,10 @@ struct model {
  * keys that do not matter are listed once in `notes` (one string, owned by the caller; "" when none; NULL: not wanted).
  * `init_std` < 0 takes the configuration's initializer_range. */
 int model_create(const char *json, const char *source, double init_std, struct model **model, char **notes);
+
+/* As model_create with model.init_std of the deck, which has the keys of this text itself or names its file: messages say where a
+ * key stands in the deck, or in which line of the file. */
+int model_create_of_deck(const struct params *params, const char *json, struct model **model, char **notes);
 
 /* Compares two configurations by what they mean here: STATUS_MISTAKE names a key of `now`, a text of the file `source`, that
  * is another than in `before`, the text that a run began with. Keys without effect may differ. */

@@ -15,10 +15,8 @@ int request_read_config(const struct params *params, char **json) {
 }
 
 int request_create_model(const struct params *params, const char *json, struct model **model) {
-  const char *source = params->model.config ? params->model.config : "model";
-  double std = params_is_set(params, PARAM_model_init_std) ? params->model.init_std : -1;
   char *notes = NULL;
-  int status = model_create(json, source, std, model, &notes);
+  int status = model_create_of_deck(params, json, model, &notes);
   if (!status && notes && *notes) log_warn("%s", notes);
   mem_free(notes);
   if (!status) (*model)->half = params->device.precision == PARAMS_PRECISION_BF16;
@@ -37,12 +35,15 @@ int request_check_precision(const struct params *params) {
 int request_check_positions(const struct params *params, const struct model *model) {
   int64_t length = params->data.sequence_length, most = model->config.max_positions;
   if (length <= most) return STATUS_OK;
+  const char *place = params->sources[PARAM_data_sequence_length].text;
+  const char *model_place = params->model.config ? params->model.config : params->sources[PARAM_model_model_type].text;
   if (model->config.learned_positions)
     return error_raise(STATUS_MISTAKE,
-                       "data.sequence_length is %lld but the model has %lld positions (n_positions): use at most %lld",
-                       (long long)length, (long long)most, (long long)most);
-  log_warn("data.sequence_length %lld is beyond the model's max_position_embeddings %lld", (long long)length,
-           (long long)most);
+                       "%s: 'data.sequence_length' is %lld; allowed: at most %lld, which is 'n_positions' of the model "
+                       "(%s)",
+                       place, (long long)length, (long long)most, model_place);
+  log_warn("%s: 'data.sequence_length' is %lld, beyond %lld, which is 'max_position_embeddings' of the model (%s)",
+           place, (long long)length, (long long)most, model_place);
   return STATUS_OK;
 }
 

@@ -57,8 +57,10 @@ static int open_model(struct reference_run *run) {
   mem_free(notes);
   const struct model_config *c = status ? NULL : &run->model->config;
   if (!status && c->learned_positions && run->reference.time > c->max_positions)
-    status = error_raise(STATUS_MISTAKE, "%s: rows of %lld tokens, the model has %lld positions", run->reference.path,
-                         (long long)run->reference.time, (long long)c->max_positions);
+    status = error_raise(
+        STATUS_MISTAKE,
+        "%s: rows of %lld tokens; allowed: at most %lld, the positions of the model in its attribute 'config'",
+        run->reference.path, (long long)run->reference.time, (long long)c->max_positions);
   if (!status) status = reference_check_names(&run->reference, run->model);
   return status;
 }
