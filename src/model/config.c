@@ -35,36 +35,35 @@ static int read_activation(const json_t *value, const struct config_source *sour
   return found >= 0 ? STATUS_OK : refuse_value(source, key, value, CONFIG_ACTIVATIONS);
 }
 
-static int read_number(const struct config_key *key, const json_t *value, const struct config_source *source,
-                       void *at) {
-  bool integer = key->type == CONFIG_INT;
-  double number = value ? json_number_value(value) : key->standard;
-  bool fits = !value || ((integer ? json_is_integer(value) : json_is_number(value)) && number >= key->least &&
-                         number <= key->most);
-  if (!fits) {
-    char allowed[80];
-    snprintf(allowed, sizeof allowed, "a %snumber from %.10g to %.10g", integer ? "whole " : "", key->least, key->most);
-    return refuse_value(source, key->name, value, allowed);
-  }
-  if (integer)
-    *(int64_t *)at = value ? json_integer_value(value) : (int64_t)key->standard;
-  else
-    *(double *)at = number;
-  return STATUS_OK;
+/* Whether a value is a number as the key's row has it; else that is raised. */
+static int check_number(const struct config_source *source, const char *name, const struct param_row *row,
+                        const json_t *value) {
+  struct param_range range = param_get_range(row);
+  bool fits = row->type == PARAM_INT ? json_is_integer(value) : json_is_number(value);
+  if (fits && param_range_contains(&range, json_number_value(value))) return STATUS_OK;
+  char *allowed = param_describe(row);
+  int status = refuse_value(source, name, value, allowed);
+  mem_free(allowed);
+  return status;
 }
 
 static int read_key(const struct config_key *key, const json_t *value, const struct config_source *source,
                     struct config_raw *raw) {
+  const struct param_row *row = config_get_row(key);
   void *at = (char *)raw + key->offset;
-  if (key->type == CONFIG_ACTIVATION) {
-    if (value) return read_activation(value, source, key->name, at);
-    *(int64_t *)at = (int64_t)key->standard;
+  if (!value && row->type == PARAM_FLOAT) *(double *)at = key->standard;
+  if (!value && row->type != PARAM_FLOAT) *(int64_t *)at = (int64_t)key->standard;
+  if (!value) return STATUS_OK;
+  if (row->type == PARAM_STRING) return read_activation(value, source, key->name, at);
+  if (row->type == PARAM_BOOL) {
+    if (!json_is_boolean(value)) return refuse_value(source, key->name, value, "true or false");
+    *(int64_t *)at = json_is_true(value);
     return STATUS_OK;
   }
-  if (key->type != CONFIG_BOOL) return read_number(key, value, source, at);
-  if (value && !json_is_boolean(value)) return refuse_value(source, key->name, value, "true or false");
-  *(int64_t *)at = value ? json_is_true(value) : key->standard != 0;
-  return STATUS_OK;
+  int status = check_number(source, key->name, row, value);
+  if (!status && row->type == PARAM_INT) *(int64_t *)at = json_integer_value(value);
+  if (!status && row->type == PARAM_FLOAT) *(double *)at = json_number_value(value);
+  return status;
 }
 
 /* True when a value changes nothing: null, or what the table has for it. */
@@ -87,11 +86,10 @@ static int read_theta(const json_t *root, const char *object, const json_t *valu
   const struct config_key *key = config_find_key(config_find_family("llama"), "rope_theta");
   const json_t *outside = json_object_get(root, key->name);
   double theta = json_number_value(value);
-  char inside[64], allowed[80];
+  char inside[64];
   snprintf(inside, sizeof inside, "%s.rope_theta", object);
-  snprintf(allowed, sizeof allowed, "a number from %.10g to %.10g", key->least, key->most);
-  if (!json_is_number(value) || theta < key->least || theta > key->most)
-    return refuse_value(source, inside, value, allowed);
+  int status = check_number(source, inside, config_get_row(key), value);
+  if (status) return status;
   if (json_is_number(outside) && json_number_value(outside) != theta)
     return config_refuse(source, key->name, "is %g and '%s' is %g: leave one out", json_number_value(outside), inside,
                          theta);
@@ -268,10 +266,11 @@ int config_read(const struct config_source *source, double init_std, struct mode
 
 static char *format_value(const struct config_key *key, const struct config_raw *raw) {
   const void *at = (const char *)raw + key->offset;
-  if (key->type == CONFIG_REAL) return mem_format("%g", *(const double *)at);
+  enum param_type type = config_get_row(key)->type;
+  if (type == PARAM_FLOAT) return mem_format("%g", *(const double *)at);
   int64_t value = *(const int64_t *)at;
-  if (key->type == CONFIG_ACTIVATION) return mem_strdup(config_get_activation_name((int)value));
-  if (key->type == CONFIG_BOOL) return mem_strdup(value ? "true" : "false");
+  if (type == PARAM_STRING) return mem_strdup(config_get_activation_name((int)value));
+  if (type == PARAM_BOOL) return mem_strdup(value ? "true" : "false");
   return mem_format("%lld", (long long)value);
 }
 

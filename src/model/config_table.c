@@ -52,38 +52,38 @@ enum { N_FAMILIES = sizeof families / sizeof *families };
 #define AT(field) offsetof(struct config_raw, field)
 #define LLAMAS "llama mistral qwen2"
 const struct config_key config_keys[] = {
-    {"gpt2", "vocab_size", CONFIG_INT, AT(vocab), 50257, 1, 1 << 30},
-    {"gpt2", "n_positions", CONFIG_INT, AT(positions), 1024, 1, 1 << 30},
-    {"gpt2", "n_embd", CONFIG_INT, AT(hidden), 768, 1, 1 << 24},
-    {"gpt2", "n_layer", CONFIG_INT, AT(blocks), 12, 0, 1 << 16},
-    {"gpt2", "n_head", CONFIG_INT, AT(heads), 12, 1, 1 << 16},
-    {"gpt2", "n_inner", CONFIG_INT, AT(ffn), -1, 1, 1 << 26},
-    {"gpt2", "layer_norm_epsilon", CONFIG_REAL, AT(eps), 1e-5, 0, 1},
-    {"gpt2", "activation_function", CONFIG_ACTIVATION, AT(activation), ACTIVATION_GELU_TANH, 0, 0},
-    {"gpt2", "tie_word_embeddings", CONFIG_BOOL, AT(tied), 1, 0, 1},
-    {"mistral", "vocab_size", CONFIG_INT, AT(vocab), 32000, 1, 1 << 30},
-    {"llama", "vocab_size", CONFIG_INT, AT(vocab), 32000, 1, 1 << 30},
-    {"qwen2", "vocab_size", CONFIG_INT, AT(vocab), 151936, 1, 1 << 30},
-    {"llama", "max_position_embeddings", CONFIG_INT, AT(positions), 2048, 1, 1 << 30},
-    {"mistral", "max_position_embeddings", CONFIG_INT, AT(positions), 131072, 1, 1 << 30},
-    {"qwen2", "max_position_embeddings", CONFIG_INT, AT(positions), 32768, 1, 1 << 30},
-    {LLAMAS, "hidden_size", CONFIG_INT, AT(hidden), 4096, 1, 1 << 24},
-    {"llama", "intermediate_size", CONFIG_INT, AT(ffn), 11008, 1, 1 << 26},
-    {"mistral", "intermediate_size", CONFIG_INT, AT(ffn), 14336, 1, 1 << 26},
-    {"qwen2", "intermediate_size", CONFIG_INT, AT(ffn), 22016, 1, 1 << 26},
-    {LLAMAS, "num_hidden_layers", CONFIG_INT, AT(blocks), 32, 0, 1 << 16},
-    {LLAMAS, "num_attention_heads", CONFIG_INT, AT(heads), 32, 1, 1 << 16},
-    {"llama", "num_key_value_heads", CONFIG_INT, AT(kv_heads), -1, 1, 1 << 16},
-    {"mistral", "num_key_value_heads", CONFIG_INT, AT(kv_heads), 8, 1, 1 << 16},
-    {"qwen2", "num_key_value_heads", CONFIG_INT, AT(kv_heads), 32, 1, 1 << 16},
-    {LLAMAS, "head_dim", CONFIG_INT, AT(head_dim), -1, 1, 1 << 16},
-    {LLAMAS, "rms_norm_eps", CONFIG_REAL, AT(eps), 1e-6, 0, 1},
-    {LLAMAS, "rope_theta", CONFIG_REAL, AT(theta), 10000, 1e-3, 1e12},
-    {LLAMAS, "hidden_act", CONFIG_ACTIVATION, AT(activation), ACTIVATION_SILU, 0, 0},
-    {LLAMAS, "tie_word_embeddings", CONFIG_BOOL, AT(tied), 0, 0, 1},
-    {"llama", "attention_bias", CONFIG_BOOL, AT(attention_bias), 0, 0, 1},
-    {"llama", "mlp_bias", CONFIG_BOOL, AT(mlp_bias), 0, 0, 1},
-    {"gpt2 " LLAMAS, "initializer_range", CONFIG_REAL, AT(init_std), 0.02, 0, 10},
+    {"gpt2", "vocab_size", AT(vocab), 50257},
+    {"gpt2", "n_positions", AT(positions), 1024},
+    {"gpt2", "n_embd", AT(hidden), 768},
+    {"gpt2", "n_layer", AT(blocks), 12},
+    {"gpt2", "n_head", AT(heads), 12},
+    {"gpt2", "n_inner", AT(ffn), -1},
+    {"gpt2", "layer_norm_epsilon", AT(eps), 1e-5},
+    {"gpt2", "activation_function", AT(activation), ACTIVATION_GELU_TANH},
+    {"gpt2", "tie_word_embeddings", AT(tied), 1},
+    {"mistral", "vocab_size", AT(vocab), 32000},
+    {"llama", "vocab_size", AT(vocab), 32000},
+    {"qwen2", "vocab_size", AT(vocab), 151936},
+    {"llama", "max_position_embeddings", AT(positions), 2048},
+    {"mistral", "max_position_embeddings", AT(positions), 131072},
+    {"qwen2", "max_position_embeddings", AT(positions), 32768},
+    {LLAMAS, "hidden_size", AT(hidden), 4096},
+    {"llama", "intermediate_size", AT(ffn), 11008},
+    {"mistral", "intermediate_size", AT(ffn), 14336},
+    {"qwen2", "intermediate_size", AT(ffn), 22016},
+    {LLAMAS, "num_hidden_layers", AT(blocks), 32},
+    {LLAMAS, "num_attention_heads", AT(heads), 32},
+    {"llama", "num_key_value_heads", AT(kv_heads), -1},
+    {"mistral", "num_key_value_heads", AT(kv_heads), 8},
+    {"qwen2", "num_key_value_heads", AT(kv_heads), 32},
+    {LLAMAS, "head_dim", AT(head_dim), -1},
+    {LLAMAS, "rms_norm_eps", AT(eps), 1e-6},
+    {LLAMAS, "rope_theta", AT(theta), 10000},
+    {LLAMAS, "hidden_act", AT(activation), ACTIVATION_SILU},
+    {LLAMAS, "tie_word_embeddings", AT(tied), 0},
+    {"llama", "attention_bias", AT(attention_bias), 0},
+    {"llama", "mlp_bias", AT(mlp_bias), 0},
+    {"gpt2 " LLAMAS, "initializer_range", AT(init_std), 0.02},
     {0},
 };
 
@@ -149,6 +149,13 @@ static const struct {
     {"swish", ACTIVATION_SILU},         {"relu", ACTIVATION_RELU},
     {"relu2", ACTIVATION_RELU2},
 };
+
+const struct param_row *config_get_row(const struct config_key *key) {
+  static const struct param_row outside = {.type = PARAM_FLOAT,
+                                           .range = "[0, 10]"}; /* initializer_range: decks have init_std */
+  const struct param_row *row = param_find("model", key->name);
+  return row ? row : &outside;
+}
 
 bool config_has_word(const char *list, const char *word) {
   size_t n = strlen(word);

@@ -4,6 +4,7 @@
 #ifndef PENSTOCK_MODEL_CONFIG_TABLE_H
 #define PENSTOCK_MODEL_CONFIG_TABLE_H
 
+#include "input/param_table.h"
 #include "model/config.h"
 
 #include <stddef.h>
@@ -20,15 +21,13 @@ struct config_raw {
   int64_t activation;
 };
 
-enum config_type { CONFIG_INT, CONFIG_REAL, CONFIG_BOOL, CONFIG_ACTIVATION };
-
-/* A key that is used: where it goes, Hugging Face's default (unset stays -1 for what follows from other keys). */
+/* A key that is used: where it goes, Hugging Face's default (unset stays -1 for what follows from other keys). Its type and range
+ * are those of the deck's key of that name (MODEL_KEY in params.def): config_get_row. */
 struct config_key {
   const char *families; /* the model types that have it */
   const char *name;
-  enum config_type type;
   size_t offset; /* in struct config_raw */
-  double standard, least, most;
+  double standard;
 };
 
 /* A key that changes the arithmetic in a way that is not supported unless it has the harmless value. */
@@ -51,6 +50,8 @@ extern const struct config_refusal config_refusals[];
 extern const struct config_refusal config_rope_keys[]; /* inside rope_parameters and rope_scaling; no families */
 extern const struct config_word config_words[];
 
+/* Type and range: PARAM_INT, PARAM_FLOAT, PARAM_BOOL, or PARAM_STRING for the name of an activation. */
+const struct param_row *config_get_row(const struct config_key *key);
 /* NULL when there is none of that name. */
 const struct family *config_find_family(const char *model_type);
 /* Value of an activation's name, -1 when it is not supported; and a name of a value. */
