@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "data/batch.h"
 #include "data/dataset.h"
+#include "dataset_case.h"
 #include "t.h"
 #include "token_files.h"
 
@@ -14,13 +15,14 @@ static int64_t pick(int64_t n) { return (int64_t)(rng_bits(&random_key, random_i
 
 static struct dataset *make(int documents, enum params_batching batching, int64_t length) {
   static int32_t lengths[100], ids[100 * 20];
-  const struct dataset_file_spec file = {raw_path("batch"), -1};
+  const char *const prefix = raw_path("batch");
   int64_t tokens = 0;
   for (int d = 0; d < documents; d++) tokens += lengths[d] = 1 + (int32_t)pick(20);
   for (int64_t i = 0; i < tokens; i++) ids[i] = 1 + (int32_t)pick(500);
-  raw_write_documents(file.prefix, 8, lengths, documents, ids);
+  raw_write_documents(prefix, 8, lengths, documents, ids);
   struct dataset *dataset;
-  T_CHECK(dataset_open(&file, 1, batching, length, 4, true, 501, &dataset) == 0, "%s", error_text());
+  const struct dataset_case c = {(int)batching, length, 4, 501, true};
+  T_CHECK(dataset_open_case(&c, &prefix, NULL, 1, &dataset) == 0, "%s", error_text());
   if (!dataset) exit(1);
   return dataset;
 }
@@ -81,12 +83,13 @@ static void test_batches(enum params_batching batching) {
 static void test_ten_rows(void) {
   static int32_t ids[10 * 4 + 1];
   const int32_t length = 41;
-  const struct dataset_file_spec file = {raw_path("ten"), -1};
+  const char *const prefix = raw_path("ten");
   for (int i = 0; i < 41; i++) ids[i] = i;
-  raw_write_documents(file.prefix, 8, &length, 1, ids);
+  raw_write_documents(prefix, 8, &length, 1, ids);
   struct dataset *dataset;
   struct batch batch = {0};
-  T_CHECK(dataset_open(&file, 1, PARAMS_BATCHING_FIXED, 4, 4, true, 41, &dataset) == 0, "%s", error_text());
+  const struct dataset_case c = {PARAMS_BATCHING_FIXED, 4, 4, 41, true};
+  T_CHECK(dataset_open_case(&c, &prefix, NULL, 1, &dataset) == 0, "%s", error_text());
   T_CHECK(dataset_count_rows(dataset) == 10, "rows");
   T_CHECK(batch_build(dataset, 0, 10, 3, &batch) == 0, "%s", error_text());
   T_CHECK(batch.n_micro == 4 && batch.micro[2].rows == 3 && batch.micro[3].rows == 1 && batch.labels == 40, "cut");

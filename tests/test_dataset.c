@@ -8,6 +8,7 @@
 #include "data/blend.h"
 #include "data/cumulative.h"
 #include "data/dataset.h"
+#include "dataset_case.h"
 #include "t.h"
 #include "token_files.h"
 
@@ -74,10 +75,11 @@ static int64_t make_file(const char *prefix, int n, int longest, int32_t *length
   return tokens;
 }
 
-static struct dataset *open_files(const struct dataset_file_spec *files, int n, enum params_batching batching,
-                                  int64_t length, uint64_t seed, bool shuffle) {
+static struct dataset *open_files(const char *const *files, const double *weights, int n, enum params_batching batching,
+                                  int64_t length, int64_t seed, bool shuffle) {
+  const struct dataset_case c = {(int)batching, length, seed, 1000, shuffle};
   struct dataset *dataset;
-  T_CHECK(dataset_open(files, n, batching, length, seed, shuffle, 1000, &dataset) == 0, "%s", error_text());
+  T_CHECK(dataset_open_case(&c, files, weights, n, &dataset) == 0, "%s", error_text());
   if (!dataset) exit(1);
   return dataset;
 }
@@ -88,17 +90,17 @@ static void test_rows(enum params_batching batching, int longest, int most) {
   enum { FILES = 3, DOCUMENTS = 60 };
   static struct plain plain;
   static int32_t lengths[FILES][DOCUMENTS], ids[FILES][DOCUMENTS * MAX_ROW];
-  struct dataset_file_spec files[FILES];
+  const char *files[FILES];
   plain.n = 0;
   for (int f = 0; f < FILES; f++) {
-    files[f] = (struct dataset_file_spec){mem_format("%s/rows%d", raw_folder(), f), -1};
-    int64_t tokens = make_file(files[f].prefix, DOCUMENTS, longest, lengths[f], ids[f]);
+    files[f] = mem_format("%s/rows%d", raw_folder(), f);
+    int64_t tokens = make_file(files[f], DOCUMENTS, longest, lengths[f], ids[f]);
     if (batching == PARAMS_BATCHING_FIXED)
       plain_fixed(&plain, ids[f], tokens, most);
     else
       plain_padded(&plain, ids[f], lengths[f], DOCUMENTS, most);
   }
-  struct dataset *dataset = open_files(files, FILES, batching, most, 1, false);
+  struct dataset *dataset = open_files(files, NULL, FILES, batching, most, 1, false);
   T_CHECK(dataset_count_rows(dataset) == plain.n, "%d rows, plainly %d", (int)dataset_count_rows(dataset), plain.n);
   int wrong = 0, widest = 0;
   for (int n = 0; n < plain.n; n++) {
@@ -110,7 +112,7 @@ static void test_rows(enum params_batching batching, int longest, int most) {
   dataset_close(&dataset);
 
   /* Shuffled: in every epoch each row once, and no epoch in the order of another. */
-  dataset = open_files(files, FILES, batching, most, 1, true);
+  dataset = open_files(files, NULL, FILES, batching, most, 1, true);
   int moved = 0;
   for (int epoch = 0; epoch < 3; epoch++) {
     int *times = calloc((size_t)plain.n, sizeof(int)), missed = 0;
@@ -130,17 +132,17 @@ static void test_rows(enum params_batching batching, int longest, int most) {
   }
   T_CHECK(plain.n < 8 || moved > plain.n, "only %d places of two epochs differ", moved);
   dataset_close(&dataset);
-  for (int f = 0; f < FILES; f++) mem_free((void *)(uintptr_t)files[f].prefix);
+  for (int f = 0; f < FILES; f++) mem_free((void *)(uintptr_t)files[f]);
 }
 
 /* Documents of 0, 5, 0, 0, 1, 7, 0 tokens: empty ones are skipped and counted, each token is seen once. */
 static void test_empty_documents(void) {
   const int32_t lengths[] = {0, 5, 0, 0, 1, 7, 0}, ids[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
-  const struct dataset_file_spec file = {raw_path("empty"), -1};
-  raw_write_documents(file.prefix, 4, lengths, 7, ids);
+  const char *const file = raw_path("empty");
+  raw_write_documents(file, 4, lengths, 7, ids);
   for (int most = 1; most <= 8; most++) {
     int inputs[14] = {0}, labels[14] = {0};
-    struct dataset *dataset = open_files(&file, 1, PARAMS_BATCHING_PADDED, most, 3, true);
+    struct dataset *dataset = open_files(&file, NULL, 1, PARAMS_BATCHING_PADDED, most, 3, true);
     T_CHECK(strstr(dataset_get_line(dataset, 0), "7 documents (4 empty, skipped), 13 tokens"), "%s",
             dataset_get_line(dataset, 0));
     T_CHECK(!dataset_get_line(dataset, 1), "one line");
@@ -162,7 +164,7 @@ static void test_empty_documents(void) {
     }
     dataset_close(&dataset);
 
-    dataset = open_files(&file, 1, PARAMS_BATCHING_FIXED, most, 3, true);
+    dataset = open_files(&file, NULL, 1, PARAMS_BATCHING_FIXED, most, 3, true);
     char *words = mem_format("%d rows of %d tokens; %d tokens at the end", 12 / most, most, 12 % most);
     T_CHECK(strstr(dataset_get_line(dataset, 0), words), "no '%s' in: %s", words, dataset_get_line(dataset, 0));
     mem_free(words);
@@ -221,12 +223,12 @@ static void test_weights(bool shuffle) {
   enum { FILES = 3, EPOCHS = 12 };
   static int32_t lengths[FILES][50], ids[FILES][50 * MAX_ROW];
   const double weights[FILES] = {5, 0.25, 2};
-  struct dataset_file_spec files[FILES];
+  const char *files[FILES];
   for (int f = 0; f < FILES; f++) {
-    files[f] = (struct dataset_file_spec){mem_format("%s/weight%d", raw_folder(), f), weights[f]};
-    make_file(files[f].prefix, 10 + 20 * f, 30, lengths[f], ids[f]);
+    files[f] = mem_format("%s/weight%d", raw_folder(), f);
+    make_file(files[f], 10 + 20 * f, 30, lengths[f], ids[f]);
   }
-  struct dataset *dataset = open_files(files, FILES, PARAMS_BATCHING_PADDED, 8, 9, shuffle);
+  struct dataset *dataset = open_files(files, weights, FILES, PARAMS_BATCHING_PADDED, 8, 9, shuffle);
   int64_t rows = dataset_count_rows(dataset), drawn[FILES] = {0}, *times[FILES], sum = 0;
   for (int f = 0; f < FILES; f++) {
     times[f] = calloc((size_t)dataset_count_file_rows(dataset, f), sizeof(int64_t));
@@ -254,7 +256,7 @@ static void test_weights(bool shuffle) {
   dataset_close(&dataset);
   for (int f = 0; f < FILES; f++) {
     free(times[f]);
-    mem_free((void *)(uintptr_t)files[f].prefix);
+    mem_free((void *)(uintptr_t)files[f]);
   }
 }
 
@@ -263,17 +265,17 @@ static void test_weights(bool shuffle) {
 /* The ids of two epochs, read from any sample on by a dataset that was opened for it, are the same. */
 static void test_resume(void) {
   static int32_t lengths[30], ids[30 * MAX_ROW];
-  const struct dataset_file_spec files[] = {{raw_path("resume"), 2}, {raw_path("resume-b"), 1}};
-  make_file(files[0].prefix, 12, 20, lengths, ids);
-  make_file(files[1].prefix, 9, 20, lengths, ids);
+  const char *const files[] = {raw_path("resume"), raw_path("resume-b")};
+  const double weights[] = {2, 1};
+  make_file(files[0], 12, 20, lengths, ids);
+  make_file(files[1], 9, 20, lengths, ids);
   for (int weighted = 0; weighted < 2; weighted++) {
-    struct dataset_file_spec specs[2] = {files[0], files[1]};
-    for (int f = 0; f < 2 && !weighted; f++) specs[f].weight = -1;
-    struct dataset *whole = open_files(specs, 2, PARAMS_BATCHING_PADDED, 6, 77, true);
+    const double *shares = weighted ? weights : NULL;
+    struct dataset *whole = open_files(files, shares, 2, PARAMS_BATCHING_PADDED, 6, 77, true);
     int64_t n = 2 * dataset_count_rows(whole), other = 0;
-    struct dataset *seeded = open_files(specs, 2, PARAMS_BATCHING_PADDED, 6, 78, true);
+    struct dataset *seeded = open_files(files, shares, 2, PARAMS_BATCHING_PADDED, 6, 78, true);
     for (int64_t k = 0; k <= n; k++) {
-      struct dataset *again = open_files(specs, 2, PARAMS_BATCHING_PADDED, 6, 77, true);
+      struct dataset *again = open_files(files, shares, 2, PARAMS_BATCHING_PADDED, 6, 77, true);
       struct dataset_row a, b;
       int wrong = 0;
       for (int64_t i = k; i < n; i++) {
@@ -301,32 +303,34 @@ static void test_refusals(void) {
   raw_write_documents(a, 8, (const int32_t[]){6, 4}, 2, ids);
   raw_write_documents(b, 8, (const int32_t[]){2, 1}, 2, ids);
   const struct {
-    struct dataset_file_spec files[2];
+    const char *files[2];
+    double weights[2]; /* the first below 0: none */
     int n;
     int64_t length, vocab;
     const char *words;
   } cases[] = {
-      {{{a, 1}, {b, -1}}, 2, 4, 20, "refuse-b has no weight"},
-      {{{a, 0}, {b, 0}}, 2, 4, 20, "sum to 0"},
-      {{{a, NAN}, {b, 1}}, 2, 4, 20, "not a finite number"},
-      {{{a, 1}, {b, 1}}, 2, 4, 20, "refuse-b has weight 1 but no row of 4 tokens"},
-      {{{a, -1}}, 1, 10, 20, "no row of 10 tokens (it holds 10"},
-      {{{a, -1}}, 1, 0, 20, "sequence length is 0"},
-      {{{a, -1}}, 1, 4, 70000, "uint16"},
-      {{{raw_path("gone"), -1}}, 1, 4, 20, "gone.idx: No such file"},
-      {{{a, -1}}, 0, 4, 20, "no data file"},
+      {{a, b}, {0, 0}, 2, 4, 20, "sum to 0"},
+      {{a, b}, {NAN, 1}, 2, 4, 20, "not a finite number"},
+      {{a, b}, {1, 1}, 2, 4, 20, "refuse-b has weight 1 but no row of 4 tokens"},
+      {{a}, {-1}, 1, 10, 20, "no row of 10 tokens (it holds 10"},
+      {{a}, {-1}, 1, 0, 20, "sequence length is 0"},
+      {{a}, {-1}, 1, 4, 70000, "uint16"},
+      {{raw_path("gone")}, {-1}, 1, 4, 20, "gone.idx: No such file"},
+      {{a}, {-1}, 0, 4, 20, "no data file"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct dataset *dataset;
-    int status = dataset_open(cases[i].files, cases[i].n, PARAMS_BATCHING_FIXED, cases[i].length, 1, true,
-                              cases[i].vocab, &dataset);
+    const struct dataset_case c = {PARAMS_BATCHING_FIXED, cases[i].length, 1, cases[i].vocab, true};
+    const double *weights = cases[i].weights[0] < 0 ? NULL : cases[i].weights;
+    int status = dataset_open_case(&c, cases[i].files, weights, cases[i].n, &dataset);
     T_CHECK(status == STATUS_MISTAKE && !dataset && strstr(error_text(), cases[i].words), "%d, no '%s' in: %s", status,
             cases[i].words, error_text());
   }
   struct dataset *dataset;
   struct dataset_row row;
   int32_t token[9], label[9];
-  T_CHECK(dataset_open(cases[0].files, 1, PARAMS_BATCHING_FIXED, 9, 1, true, 10, &dataset) == 0, "%s", error_text());
+  const struct dataset_case c = {PARAMS_BATCHING_FIXED, 9, 1, 10, true};
+  T_CHECK(dataset_open_case(&c, &a, NULL, 1, &dataset) == 0, "%s", error_text());
   T_CHECK(dataset_check_vocabulary(dataset, 0, 1) == STATUS_MISTAKE, "id 10 of a vocabulary of 10");
   T_CHECK(strstr(error_text(), "refuse-a.bin: document 1, position 3: token id 10"), "%s", error_text());
   error_clear();

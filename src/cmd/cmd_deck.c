@@ -66,7 +66,7 @@ static int check_precision(const struct params *params, const struct model *mode
 static int check_files(const struct params *params, const struct model *model, const struct params_mix *mix) {
   struct dataset *dataset = NULL;
   if (!model || !mix->n || !params_is_set(params, PARAM_data_sequence_length)) return STATUS_OK;
-  int status = setup_open_data(params, model, mix, false, &dataset);
+  int status = dataset_open(params, mix, false, model->config.vocab_size, &dataset);
   dataset_close(&dataset);
   return status;
 }

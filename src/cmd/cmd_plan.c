@@ -74,7 +74,8 @@ static int find_longest(const struct plan_job *job, int64_t *longest) {
   *longest = params->data.sequence_length;
   if (params->data.batching == PARAMS_BATCHING_FIXED) return STATUS_OK;
   int status = params_require(params, "a plan for rows of their own lengths", needed, 1);
-  if (!status) status = setup_open_data(params, job->model, &params->data.train, params->data.shuffle, &dataset);
+  if (!status)
+    status = dataset_open(params, &params->data.train, params->data.shuffle, job->model->config.vocab_size, &dataset);
   if (!status) *longest = dataset_get_longest(dataset);
   dataset_close(&dataset);
   return status;

@@ -15,12 +15,10 @@ struct source {
   const struct dataset *dataset;
   int64_t n_rows, first_row; /* rows; rows of the files before it */
   struct cumulative rows;    /* padded: of each document */
-  double weight;
-  int64_t share;
 };
 
 struct dataset {
-  enum params_batching batching;
+  int batching; /* enum params_batching */
   int64_t sequence_length, vocab;
   uint64_t seed;
   bool shuffle, weighted;
@@ -64,11 +62,10 @@ static void describe_source(struct dataset *dataset, const struct source *source
   mem_free(left);
 }
 
-static int open_source(struct dataset *dataset, struct source *source, const struct dataset_file_spec *spec) {
+static int open_source(struct dataset *dataset, struct source *source, const char *prefix) {
   int64_t most = dataset->sequence_length;
   source->dataset = dataset;
-  source->weight = spec->weight;
-  int status = tokens_open(spec->prefix, dataset->vocab, &source->file);
+  int status = tokens_open(prefix, dataset->vocab, &source->file);
   if (status) return status;
   const struct tokens *file = source->file;
   int64_t longest = most;
@@ -155,33 +152,20 @@ int dataset_read(const struct dataset *dataset, const struct dataset_row *row, i
 
 /* ---- weights ---- */
 
-static int check_weights(struct dataset *dataset, const struct dataset_file_spec *files, int n) {
-  int with = 0;
+static int check_weights(const struct params_mix *mix) {
   double sum = 0;
-  for (int f = 0; f < n; f++) {
-    if (!isfinite(files[f].weight))
-      return error_raise(STATUS_MISTAKE, "data file %s: its weight is not a finite number", files[f].prefix);
-    if (files[f].weight < 0) continue;
-    with++;
-    sum += files[f].weight;
+  for (int64_t f = 0; mix->weights && f < mix->n; f++) {
+    if (!isfinite(mix->weights[f]))
+      return error_raise(STATUS_MISTAKE, "data file %s: its weight is not a finite number", mix->prefixes[f]);
+    sum += mix->weights[f];
   }
-  if (with > 0 && with < n) {
-    int f = 0;
-    while (files[f].weight >= 0) f++;
-    return error_raise(STATUS_MISTAKE,
-                       "data file %s has no weight, but %d of %d files have one: give all of them one, or none",
-                       files[f].prefix, with, n);
-  }
-  if (with > 0 && (sum <= 0 || !isfinite(sum)))
+  if (mix->weights && (sum <= 0 || !isfinite(sum)))
     return error_raise(STATUS_MISTAKE, "the weights of the data files sum to %g; one at least must be above 0", sum);
-  dataset->weighted = with > 0;
   return STATUS_OK;
 }
 
-static int share_rows(struct dataset *dataset) {
-  double *weight = MEM_NEW(double, dataset->n);
+static int share_rows(struct dataset *dataset, const double *weight) {
   int status = STATUS_OK;
-  for (int f = 0; f < dataset->n; f++) weight[f] = dataset->source[f].weight;
   blend_apportion(dataset->n_rows, dataset->n, weight, dataset->share);
   for (int f = 0; f < dataset->n && !status; f++) {
     const struct source *source = &dataset->source[f];
@@ -195,42 +179,42 @@ static int share_rows(struct dataset *dataset) {
                         source->file->prefix, weight[f], dataset->share[f], dataset->n_rows,
                         source->n_rows ? (double)dataset->share[f] / (double)source->n_rows : 0.0));
   }
-  mem_free(weight);
   return status;
 }
 
-static int open_all(struct dataset *dataset, const struct dataset_file_spec *files, int n) {
-  int status = check_weights(dataset, files, n);
-  for (int f = 0; f < n && !status; f++) status = open_source(dataset, &dataset->source[f], &files[f]);
+static int open_all(struct dataset *dataset, const struct params_mix *mix) {
+  int n = dataset->n, status = check_weights(mix);
+  for (int f = 0; f < n && !status; f++) status = open_source(dataset, &dataset->source[f], mix->prefixes[f]);
   if (status) return status;
   if (dataset->n_rows == 0)
     return error_raise(STATUS_MISTAKE,
                        "data file %s%s no row of %" PRId64 " tokens (it holds %" PRId64
                        "; a row takes one more than data.sequence_length): give more text or a shorter sequence",
-                       files[0].prefix, n > 1 ? " and the others have" : " has", dataset->sequence_length,
+                       mix->prefixes[0], n > 1 ? " and the others have" : " has", dataset->sequence_length,
                        dataset->source[0].file->n_tokens);
-  if (dataset->weighted) return share_rows(dataset);
+  if (mix->weights) return share_rows(dataset, mix->weights);
   for (int f = 0; f < n; f++) dataset->share[f] = dataset->source[f].n_rows;
   return STATUS_OK;
 }
 
-int dataset_open(const struct dataset_file_spec *files, int n, enum params_batching batching, int64_t sequence_length,
-                 uint64_t seed, bool shuffle, int64_t vocab, struct dataset **out) {
+int dataset_open(const struct params *params, const struct params_mix *mix, bool shuffle, int64_t vocab,
+                 struct dataset **out) {
+  int64_t length = params->data.sequence_length;
   *out = NULL;
-  if (n < 1) return error_raise(STATUS_MISTAKE, "no data file is given");
-  if (sequence_length < 1 || sequence_length >= INT32_MAX)
-    return error_raise(STATUS_MISTAKE, "sequence length is %" PRId64 ", allowed is 1 to %d", sequence_length,
-                       INT32_MAX - 1);
+  if (mix->n < 1) return error_raise(STATUS_MISTAKE, "no data file is given");
+  if (length < 1 || length >= INT32_MAX)
+    return error_raise(STATUS_MISTAKE, "sequence length is %" PRId64 ", allowed is 1 to %d", length, INT32_MAX - 1);
   struct dataset *dataset = MEM_NEW(struct dataset, 1);
-  *dataset = (struct dataset){.batching = batching,
-                              .sequence_length = sequence_length,
+  *dataset = (struct dataset){.batching = params->data.batching,
+                              .sequence_length = length,
                               .vocab = vocab,
-                              .seed = seed,
+                              .seed = (uint64_t)params->run.seed,
                               .shuffle = shuffle,
-                              .n = n,
-                              .source = MEM_NEW(struct source, n),
-                              .share = MEM_NEW(int64_t, n)};
-  int status = open_all(dataset, files, n);
+                              .weighted = mix->weights != NULL,
+                              .n = (int)mix->n,
+                              .source = MEM_NEW(struct source, mix->n),
+                              .share = MEM_NEW(int64_t, mix->n)};
+  int status = open_all(dataset, mix);
   if (status) dataset_close(&dataset);
   *out = dataset;
   return status;

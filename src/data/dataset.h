@@ -22,18 +22,14 @@
 
 enum { DATASET_NO_LABEL = -100 };
 
-struct dataset_file_spec {
-  const char *prefix;
-  double weight; /* < 0: none given; then no file may have one */
-};
-
 struct dataset;
 
-/* Opens and checks the files (not their ids). `files` is borrowed for the call; `sequence_length` is T; `vocab` the model's
- * vocabulary. STATUS_MISTAKE for a file that is refused, weights for some files only, all 0 or not finite, or when a file
- * has no row to give its share. */
-int dataset_open(const struct dataset_file_spec *files, int n, enum params_batching batching, int64_t sequence_length,
-                 uint64_t seed, bool shuffle, int64_t vocab, struct dataset **out);
+/* Opens and checks the files of a mix (not their ids). Rows and their order are as the deck says: params->data.batching and
+ * sequence_length (T), params->run.seed; `shuffle` apart, as what is evaluated keeps its order. `vocab` is the model's
+ * vocabulary. Nothing is borrowed beyond the call. STATUS_MISTAKE for a file that is refused, weights that are all 0 or not
+ * finite, or when a file has no row to give its share. */
+int dataset_open(const struct params *params, const struct params_mix *mix, bool shuffle, int64_t vocab,
+                 struct dataset **out);
 void dataset_close(struct dataset **dataset);
 
 /* Lines that tell the user what the files hold and what is left out; NULL for i at the end. The text belongs to the

@@ -131,7 +131,7 @@ static void warn_validation(const struct run *run) {
   struct dataset *dataset = NULL;
   const struct params *p = run->params;
   if (run->rank != 0 || !p->data.validation.n) return;
-  if (setup_open_data(p, run->model, &p->data.validation, false, &dataset))
+  if (dataset_open(p, &p->data.validation, false, run->model->config.vocab_size, &dataset))
     log_warn("data.validation: %s", error_text());
   error_clear();
   dataset_close(&dataset);

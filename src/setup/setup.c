@@ -111,20 +111,9 @@ int setup_model_all(struct comm *comm, const struct params *params, struct model
   return status;
 }
 
-int setup_open_data(const struct params *params, const struct model *model, const struct params_mix *mix, bool shuffle,
-                    struct dataset **dataset) {
-  struct dataset_file_spec *files = MEM_NEW(struct dataset_file_spec, mix->n);
-  for (int64_t i = 0; i < mix->n; i++)
-    files[i] = (struct dataset_file_spec){mix->prefixes[i], mix->weights ? mix->weights[i] : -1};
-  int status = dataset_open(files, (int)mix->n, params->data.batching, params->data.sequence_length,
-                            (uint64_t)params->run.seed, shuffle, model->config.vocab_size, dataset);
-  mem_free(files);
-  return status;
-}
-
 int setup_open_data_all(struct comm *comm, const struct params *params, const struct model *model, const char *key,
                         const struct params_mix *mix, bool shuffle, struct dataset **dataset) {
-  int status = comm_agree_all(comm, setup_open_data(params, model, mix, shuffle, dataset));
+  int status = comm_agree_all(comm, dataset_open(params, mix, shuffle, model->config.vocab_size, dataset));
   return status ? status : same_data_compare_ranks_all(comm, key, *dataset);
 }
 

@@ -27,11 +27,7 @@ char *setup_share_text_all(struct comm *comm, const char *text);
 /* The model that the parameters name; *json is its configuration's text, owned by the caller. */
 int setup_model_all(struct comm *comm, const struct params *params, struct model **model, char **json);
 
-/* Token files as the deck says; see dataset_open for errors. A status of this rank alone. */
-int setup_open_data(const struct params *params, const struct model *model, const struct params_mix *mix, bool shuffle,
-                    struct dataset **dataset);
-
-/* The same of all ranks, whose files must have the same content; `key` is how messages call it ("data.train"). */
+/* dataset_open on all ranks, whose files must have the same content; `key` is how messages call it ("data.train"). */
 int setup_open_data_all(struct comm *comm, const struct params *params, const struct model *model, const char *key,
                         const struct params_mix *mix, bool shuffle, struct dataset **dataset);
 
