@@ -29,7 +29,7 @@ struct shape {
   struct params params;
   struct model *model;
   struct cost *cost;
-  struct plan_micro *micro;
+  struct micro_shape *micro;
 };
 
 static void must(int status) {

@@ -61,14 +61,15 @@ static void note(struct row *row, struct instant start, double flops, int64_t by
 /* ---- what an op does: model FLOPs, and floats moved by those that memory limits ---- */
 
 static double count_flops(enum pass pass, const struct op_call *c) {
-  double tokens = (double)c->batch->rows * c->batch->length, pairs = 0;
+  double tokens = (double)micro_shape_count_positions(c->batch->shape), pairs = 0;
   const struct model_config *m = c->config;
   switch (c->op->kind) {
   case OP_MATMUL:
     return 2 * tokens * (double)c->layer->acts[c->op->in].width * (double)c->layer->acts[c->op->out].width;
   case OP_HEAD: return pass == PASS_FORWARD ? 6 * tokens * (double)m->hidden * (double)m->vocab_size : 0;
   case OP_ATTENTION:
-    for (int32_t r = 0; r < c->batch->rows; r++) pairs += 0.5 * c->batch->lengths[r] * (c->batch->lengths[r] + 1.0);
+    for (int32_t r = 0; r < c->batch->shape.rows; r++)
+      pairs += 0.5 * c->batch->lengths[r] * (c->batch->lengths[r] + 1.0);
     return (pass == PASS_FORWARD ? 4 : pass == PASS_INPUT ? 8 : 0) * pairs * (double)(m->head_dim * m->n_heads);
   default: return 0;
   }
@@ -76,7 +77,7 @@ static double count_flops(enum pass pass, const struct op_call *c) {
 
 static int64_t count_floats(enum pass pass, const struct op_call *c) {
   const struct op *op = c->op;
-  int64_t tokens = (int64_t)c->batch->rows * c->batch->length;
+  int64_t tokens = micro_shape_count_positions(c->batch->shape);
   int64_t in = op->in < 0 ? 0 : c->layer->acts[op->in].width, out = c->layer->acts[op->out].width;
   switch (op->kind) {
   case OP_EMBED: return tokens * out * (pass == PASS_FORWARD ? 3 : pass == PASS_WEIGHT ? 5 : 0);

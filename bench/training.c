@@ -18,7 +18,7 @@ static const struct workload workloads[] = {
 const struct workload *training_get_workload(int which) { return &workloads[which]; }
 
 static int make_plan_all(struct training *t, const struct training_config *c) {
-  struct plan_micro *micro;
+  struct micro_shape *micro;
   int32_t n_micro = planner_make_worst(c->workload->rows, c->micro_batch, c->workload->length, &micro);
   struct plan_request request = {.model = t->model,
                                  .n_ranks = comm_get_size(t->comm),

@@ -22,13 +22,13 @@ static inline struct cost *make_cost_case(const char *yaml, const struct model *
 
 /* Seconds of a micro-batch on a rank that holds these layers, forward and backward. */
 static inline double count_stage_seconds(const struct cost *cost, const struct model *model, int32_t rank,
-                                         int32_t first, int32_t n, int64_t rows, int64_t length) {
+                                         int32_t first, int32_t n, struct micro_shape shape) {
   double sum = 0;
   int64_t n_body = 0;
   for (int32_t l = first; l < first + n; l++) n_body += model->layers[l].block >= 0;
   for (enum pass pass = 0; pass < PASS_COUNT; pass++)
     for (int32_t l = first; l < first + n; l++)
-      sum += cost_get_layer(cost, rank, l, pass, rows, length) * cost_get_share_factor(cost, pass, n_body);
+      sum += cost_get_layer(cost, rank, l, pass, shape) * cost_get_share_factor(cost, pass, n_body);
   return sum;
 }
 

@@ -19,8 +19,8 @@ static inline int32_t draw(int32_t n) {
 }
 
 static inline struct plan *make_plan(const struct model *model, const char *planner, int32_t p, int32_t m, bool clip) {
-  struct plan_micro micro[MAX_MICRO];
-  for (int32_t i = 0; i < m; i++) micro[i] = (struct plan_micro){1 + i % 2, 8 + i % 5, 7, 6};
+  struct micro_shape micro[MAX_MICRO];
+  for (int32_t i = 0; i < m; i++) micro[i] = micro_shape_make(1 + i % 2, 8 + i % 5, 7, 6);
   struct plan_request request = {.model = model,
                                  .params = get_test_params(),
                                  .n_ranks = p,
@@ -91,7 +91,7 @@ static inline struct plan *make_random_plan(const struct model *model) {
     plan->replica_rank[s] = draw(p);
     for (int32_t i = 0; i < m; i++) x.split[s][i] = splitting == 2 || (splitting && draw(2));
   }
-  for (int32_t i = 0; i < m; i++) plan->micro[i] = (struct plan_micro){1 + draw(3), 1 + draw(16), 1, 1};
+  for (int32_t i = 0; i < m; i++) plan->micro[i] = micro_shape_make(1 + draw(3), 1 + draw(16), 1, 1);
   struct plan_action run[3 * 8 * MAX_MICRO];
   int64_t n = 0, total = execute(&x, run);
   for (int32_t r = 0; r < p; r++) {

@@ -63,7 +63,7 @@ static void test_knapsack(void) {
 struct adapipe_case {
   struct model *model;
   struct cost *cost;
-  struct plan_micro micro[64];
+  struct micro_shape micro[64];
   int64_t limits[MAX_RANKS];
   uint32_t *ops;
   struct plan_request request;
@@ -78,7 +78,7 @@ static const char *const costs[] = {
 static void open_case(struct adapipe_case *c, int blocks, int32_t p, int32_t m, int costs_of) {
   *c = (struct adapipe_case){.model = make_tiny_model(blocks, blocks % 2)};
   c->cost = make_cost_case(costs[costs_of], c->model, p);
-  for (int32_t i = 0; i < m; i++) c->micro[i] = (struct plan_micro){2, LENGTH, 2 * LENGTH, 2 * LENGTH};
+  for (int32_t i = 0; i < m; i++) c->micro[i] = micro_shape_make(2, LENGTH, 2 * LENGTH, 2 * LENGTH);
   for (int32_t r = 0; r < p; r++) c->limits[r] = INT64_MAX;
   c->ops = MEM_NEW(uint32_t, c->model->n_layers);
   for (int32_t l = 0; l < c->model->n_layers; l++)
@@ -160,7 +160,7 @@ static void test_estimate(void) {
         struct plan *plan = NULL;
         T_CHECK(!planner_run("adapipe", &c.request, &plan) && !plan->n_recompute, "%s", error_text());
         struct stage_needs *needs = stage_needs_create(&c.request);
-        int64_t boundary = footprint_boundary(c.model, 2, LENGTH);
+        int64_t boundary = footprint_boundary(c.model, micro_shape_fill(2, LENGTH));
         struct stage_need need[MAX_RANKS];
         for (int32_t s = 0; s < p; s++)
           need[s] = stage_needs_get(needs, s, s, plan->stages[s].first_layer, plan->stages[s].n_layers);
@@ -216,7 +216,7 @@ static void test_limits(void) {
     struct adapipe_case c;
     open_case(&c, p + (int)draw(6), p, m, k % 3);
     struct outcome none = run_1f1b(&c, PARAMS_RECOMPUTE_NONE), full = run_1f1b(&c, PARAMS_RECOMPUTE_FULL);
-    int64_t slack = 3 * footprint_boundary(c.model, 2, LENGTH), most = 0;
+    int64_t slack = 3 * footprint_boundary(c.model, micro_shape_fill(2, LENGTH)), most = 0;
     bool each = draw(2);
     for (int32_t r = 0; r < p; r++) {
       int64_t span = none.peaks[r] - full.peaks[r];
@@ -309,7 +309,7 @@ static void test_training(const struct train_job *job, const char *json) {
   struct train_rows rows = train_create_rows(3, 9, 12, model->config.vocab_size);
   train_draw_lengths(&rows, 4);
   struct batch batch = train_make_batch(&rows, model->config.vocab_size, 2);
-  struct plan_micro *micro = train_list_shapes(&batch);
+  struct micro_shape *micro = train_list_shapes(&batch);
   int64_t limits[MAX_RANKS];
   uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
   for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL);

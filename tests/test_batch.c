@@ -39,15 +39,15 @@ static void check_batch(const struct dataset *dataset, int64_t first, int64_t gl
     const struct micro_batch *micro = &batch->micro[m], *shape = &shapes->micro[m];
     int64_t micro_tokens = 0, micro_labels = 0;
     int longest = 1, wrong = 0;
-    T_CHECK(micro->rows == (m + 1 < batch->n_micro ? size : global - m * size), "rows of micro-batch %d", m);
-    for (int32_t i = 0; i < micro->rows; i++, r++) {
+    T_CHECK(micro->shape.rows == (m + 1 < batch->n_micro ? size : global - m * size), "rows of micro-batch %d", m);
+    for (int32_t i = 0; i < micro->shape.rows; i++, r++) {
       struct dataset_row row;
       dataset_locate(dataset, first + r, &row);
       dataset_read(dataset, &row, token, label);
       longest = row.length > longest ? row.length : longest;
       wrong += micro->lengths[i] != row.length || shape->lengths[i] != row.length;
-      for (int t = 0; t < micro->length; t++) {
-        int64_t at = (int64_t)i * micro->length + t;
+      for (int t = 0; t < micro->shape.length; t++) {
+        int64_t at = (int64_t)i * micro->shape.length + t;
         bool real = t < row.length;
         wrong += micro->token[at] != (real ? token[t] : 0) || micro->label[at] != (real ? label[t] : -100);
         micro_labels += micro->label[at] != -100;
@@ -55,9 +55,12 @@ static void check_batch(const struct dataset *dataset, int64_t first, int64_t gl
       micro_tokens += row.length;
     }
     T_CHECK(wrong == 0, "micro-batch %d: %d wrong", m, wrong);
-    T_CHECK(micro->length == longest && micro->tokens == micro_tokens && micro->labels == micro_labels, "counts");
-    T_CHECK(shape->rows == micro->rows && shape->length == micro->length && shape->tokens == micro->tokens &&
-                shape->labels == micro->labels && !shape->token && !shape->label,
+    T_CHECK(micro->shape.length == longest && micro->shape.tokens == micro_tokens &&
+                micro->shape.labels == micro_labels,
+            "counts");
+    T_CHECK(shape->shape.rows == micro->shape.rows && shape->shape.length == micro->shape.length &&
+                shape->shape.tokens == micro->shape.tokens && shape->shape.labels == micro->shape.labels &&
+                !shape->token && !shape->label,
             "shape");
     tokens += micro_tokens;
     labels += micro_labels;
@@ -92,12 +95,13 @@ static void test_ten_rows(void) {
   T_CHECK(dataset_open_case(&c, &prefix, NULL, 1, &dataset) == 0, "%s", error_text());
   T_CHECK(dataset_count_rows(dataset) == 10, "rows");
   T_CHECK(batch_build(dataset, 0, 10, 3, &batch) == 0, "%s", error_text());
-  T_CHECK(batch.n_micro == 4 && batch.micro[2].rows == 3 && batch.micro[3].rows == 1 && batch.labels == 40, "cut");
+  T_CHECK(batch.n_micro == 4 && batch.micro[2].shape.rows == 3 && batch.micro[3].shape.rows == 1 && batch.labels == 40,
+          "cut");
   int times[10] = {0};
   for (int64_t step = 0; step < 5; step++) {
     T_CHECK(batch_build(dataset, step * 4, 4, 3, &batch) == 0, "%s", error_text());
     for (int m = 0; m < batch.n_micro; m++)
-      for (int i = 0; i < batch.micro[m].rows; i++) times[batch.micro[m].token[4 * i] / 4]++;
+      for (int i = 0; i < batch.micro[m].shape.rows; i++) times[batch.micro[m].token[4 * i] / 4]++;
   }
   for (int i = 0; i < 10; i++) T_CHECK(times[i] == 2, "row %d was used %d times in two epochs", i, times[i]);
   batch_fini(&batch);
@@ -110,12 +114,13 @@ static void test_arrays(void) {
   struct batch batch = {0};
   T_CHECK(batch_build_from_arrays(3, 4, token, label, lengths, 10, 2, &batch) == 0, "%s", error_text());
   const struct micro_batch *micro = batch.micro;
-  T_CHECK(batch.n_micro == 2 && micro[0].rows == 2 && micro[0].length == 3 && micro[1].rows == 1 &&
-              micro[1].length == 4,
+  T_CHECK(batch.n_micro == 2 && micro[0].shape.rows == 2 && micro[0].shape.length == 3 && micro[1].shape.rows == 1 &&
+              micro[1].shape.length == 4,
           "shapes");
   T_CHECK(!memcmp(micro[0].token, (const int32_t[]){1, 2, 3, 4, 0, 0}, 24), "tokens");
   T_CHECK(!memcmp(micro[0].label, (const int32_t[]){2, 3, -100, -100, -100, -100}, 24), "labels");
-  T_CHECK(!memcmp(micro[1].label, label + 8, 16) && micro[0].labels == 2 && micro[1].labels == 3 && batch.tokens == 8,
+  T_CHECK(!memcmp(micro[1].label, label + 8, 16) && micro[0].shape.labels == 2 && micro[1].shape.labels == 3 &&
+              batch.tokens == 8,
           "counts");
   T_CHECK(batch_build_from_arrays(3, 4, token, label, lengths, 9, 2, &batch) == STATUS_MISTAKE &&
               strstr(error_text(), "label 3 of row 2 is 9"),

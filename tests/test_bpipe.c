@@ -66,8 +66,8 @@ static void simulate(struct bpipe_case *c, double evict) {
 
 static void open_case(struct bpipe_case *c, int32_t p, int32_t m, double backward, double evict) {
   *c = (struct bpipe_case){.model = make_tiny_model(p, false)};
-  struct plan_micro *micro = MEM_NEW(struct plan_micro, m);
-  for (int32_t i = 0; i < m; i++) micro[i] = (struct plan_micro){1, 4, 4, 4};
+  struct micro_shape *micro = MEM_NEW(struct micro_shape, m);
+  for (int32_t i = 0; i < m; i++) micro[i] = micro_shape_make(1, 4, 4, 4);
   c->cost = make_times(c->model, p, backward, evict);
   struct plan_request request = {.model = c->model,
                                  .cost = c->cost,
@@ -208,8 +208,8 @@ static void test_uneven(void) {
 
 static void test_declined(void) {
   struct model *model = make_tiny_model(8, false);
-  struct plan_micro micro[8];
-  for (int32_t i = 0; i < 8; i++) micro[i] = (struct plan_micro){1, 4, 4, 4};
+  struct micro_shape micro[8];
+  for (int32_t i = 0; i < 8; i++) micro[i] = micro_shape_make(1, 4, 4, 4);
   struct plan_request request = {
       .model = model, .n_ranks = 4, .n_stages = 4, .n_chunks = 2, .n_micro = 8, .micro = micro};
   struct plan *plan;

@@ -62,7 +62,8 @@ static void free_priced(struct priced *p) {
 
 static struct plan *make_cut_plan(const struct model *model, const char *planner, int32_t p, int32_t chunks,
                                   const double *cut) {
-  struct plan_micro micro[4] = {{1, 8, 8, 8}, {1, 8, 8, 8}, {2, 8, 16, 16}, {2, 4, 8, 8}};
+  struct micro_shape micro[4] = {micro_shape_make(1, 8, 8, 8), micro_shape_make(1, 8, 8, 8),
+                                 micro_shape_make(2, 8, 16, 16), micro_shape_make(2, 4, 8, 8)};
   struct plan_request request = {.model = model,
                                  .n_ranks = p,
                                  .n_stages = p,
@@ -139,7 +140,8 @@ static void test_uniform_blocks(void) {
   struct model *model = make_tiny_model(8, false);
   struct cost *cost =
       make_cost("cost: {source: uniform, uniform: {forward_ms: 3, evict_ms: [4, 9, 9, 9]}}\n", model, 4);
-  struct plan_micro micro[4] = {{1, 8, 8, 8}, {1, 8, 8, 8}, {2, 8, 16, 16}, {2, 4, 8, 8}};
+  struct micro_shape micro[4] = {micro_shape_make(1, 8, 8, 8), micro_shape_make(1, 8, 8, 8),
+                                 micro_shape_make(2, 8, 16, 16), micro_shape_make(2, 4, 8, 8)};
   for (int half = 0; half < 2; half++) {
     struct plan *plan = make_cut_plan(model, "bpipe", 4, 1, NULL);
     T_CHECK(plan->n_moves > 0 && plan->moves[0].stage == 0, "%d moves", plan->n_moves);
@@ -152,9 +154,9 @@ static void test_uniform_blocks(void) {
       double all = 0, moves = 0;
       for (int32_t l = 0; l < plan->stages[0].n_layers; l++) {
         struct footprint f;
-        footprint_layer(model, &model->layers[l], micro[n->micro].rows, micro[n->micro].length, 0, 0, &f);
+        footprint_layer(model, &model->layers[l], micro[n->micro], 0, 0, &f);
         double bytes = (double)(f.bytes[REGION_KEEP_INPUT] + f.bytes[REGION_KEEP_WEIGHT]), hidden = 0;
-        if (l) hidden = (double)footprint_boundary(model, micro[n->micro].rows, micro[n->micro].length);
+        if (l) hidden = (double)footprint_boundary(model, micro[n->micro]);
         all += bytes + hidden;
         if (plan->moved[l]) moves += bytes + hidden;
       }
@@ -247,7 +249,7 @@ static void test_table(void) {
   check_ms(&p, NODE_B, 1, 110 * 15);
   check_ms(&p, NODE_SF, 0, 0.005 + 3);
   check_ms(&p, NODE_SB, 1, 0.005 + 3);
-  T_CHECK(is_close(cost_get_recompute(cost, 0, 2, 1, 1, 8), 0.5e-3), "rebuilding a layer");
+  T_CHECK(is_close(cost_get_recompute(cost, 0, 2, 1, micro_shape_fill(1, 8)), 0.5e-3), "rebuilding a layer");
   free_priced(&p);
   cost_destroy(&cost);
   cost = make_cost("cost: {source: table, table: costs.csv, uniform: {send_ms: 2}}\n", model, 2);
@@ -290,12 +292,12 @@ static void test_table_refusals(void) {
 
 /* ---- what ops do ---- */
 
-static struct op_work sum_work(const struct model *model, int32_t layer, enum pass pass, int64_t rows, int64_t length) {
+static struct op_work sum_work(const struct model *model, int32_t layer, enum pass pass, struct micro_shape shape) {
   struct op_work sum = {0, 0}, work[PASS_COUNT];
   const struct layer *l = &model->layers[layer];
   for (int o = 0; o < l->n_ops; o++) {
     if (l->ops[o].cheap || l->ops[o].kind == OP_ROPE) continue; /* products and attention alone */
-    op_work_count(model, l, &l->ops[o], rows, length, work);
+    op_work_count(model, l, &l->ops[o], shape, work);
     sum.flops += work[pass].flops;
     sum.bytes += work[pass].bytes;
   }
@@ -303,7 +305,7 @@ static struct op_work sum_work(const struct model *model, int32_t layer, enum pa
 }
 
 static void check_flops(const struct model *model, int32_t layer, enum pass pass, double wanted) {
-  double flops = sum_work(model, layer, pass, 2, 1024).flops;
+  double flops = sum_work(model, layer, pass, micro_shape_fill(2, 1024)).flops;
   T_CHECK(flops == wanted, "layer %d pass %d: %g operations, not %g", (int)layer, pass, flops, wanted);
 }
 
@@ -332,13 +334,14 @@ static void test_work(void) {
   /* All products of a step are the model's FLOPs, but for attention: 7 in place of 6 a pair, and half a token less. */
   double sum = 0, attention = 12 * 3.5 * 2 * t * 1024 * h;
   for (int32_t l = 1; l < gpt2->n_layers; l++)
-    for (int pass = 0; pass < PASS_COUNT; pass++) sum += sum_work(gpt2, l, (enum pass)pass, 2, 1024).flops;
+    for (int pass = 0; pass < PASS_COUNT; pass++)
+      sum += sum_work(gpt2, l, (enum pass)pass, micro_shape_fill(2, 1024)).flops;
   double model_flops = model_get_flops(gpt2, 2, (const int32_t[]){1024, 1024});
   double pairs = 12 * 12 * h * 2 * (1024.0 * 1025 / 2);
   T_CHECK(is_close(sum - attention, model_flops - pairs), "%g and %g", sum - attention, model_flops - pairs);
   /* Bytes by hand: the product of the feed-forward reads its input and weights and writes its output. */
   struct op_work work[PASS_COUNT];
-  op_work_count(gpt2, &gpt2->layers[2], &gpt2->layers[2].ops[1], 2, 1024, work);
+  op_work_count(gpt2, &gpt2->layers[2], &gpt2->layers[2].ops[1], micro_shape_fill(2, 1024), work);
   T_CHECK(work[PASS_FORWARD].bytes == 4 * (t * h + h * 3072 + t * 3072), "%g", work[PASS_FORWARD].bytes);
   T_CHECK(work[PASS_WEIGHT].bytes == 4 * (t * h + 2 * h * 3072 + t * 3072), "%g", work[PASS_WEIGHT].bytes);
   model_destroy(&gpt2);
@@ -354,10 +357,10 @@ static void test_presets(void) {
   T_CHECK(!status, "%s", error_text());
   struct cost *cost = make_cost("device: {preset: a100-80g}\n", model, 16);
   T_CHECK(!strcmp(cost_get_source(cost), "preset a100-80g, not measured"), "%s", cost_get_source(cost));
-  double flops = 2.0 * 8192 * 768 * 3072, seconds = cost_get_op(cost, 0, 2, 1, PASS_FORWARD, 8, 1024);
+  double flops = 2.0 * 8192 * 768 * 3072, seconds = cost_get_op(cost, 0, 2, 1, PASS_FORWARD, micro_shape_fill(8, 1024));
   T_CHECK(is_close(seconds, 5e-6 + (flops + 4e8) / (0.8 * 19.5e12)), "%g s", seconds);
   /* A norm is bound by the memory. */
-  seconds = cost_get_op(cost, 0, 2, 0, PASS_FORWARD, 8, 1024);
+  seconds = cost_get_op(cost, 0, 2, 0, PASS_FORWARD, micro_shape_fill(8, 1024));
   T_CHECK(is_close(seconds, 5e-6 + 4.0 * 2 * 8192 * 768 / (0.85 * 2039e9)), "%g s", seconds);
   /* Ranks 0 to 7 are a node. */
   T_CHECK(is_close(cost_get_message(cost, 0, 7, 1000000), 8e-6 + 1e6 / 300e9), "inside a node");
@@ -369,9 +372,9 @@ static void test_presets(void) {
                    model, 4);
   T_CHECK(is_close(cost_get_message(cost, 0, 1, 1000000), 1e-4 + 1e-4), "inside a node");
   T_CHECK(is_close(cost_get_message(cost, 1, 2, 1000000), 1e-4 + 1e-3), "between nodes");
-  T_CHECK(
-      is_close(cost_get_op(cost, 1, 2, 1, PASS_INPUT, 8, 1024) * 2, cost_get_op(cost, 0, 2, 1, PASS_INPUT, 8, 1024)),
-      "speeds");
+  T_CHECK(is_close(cost_get_op(cost, 1, 2, 1, PASS_INPUT, micro_shape_fill(8, 1024)) * 2,
+                   cost_get_op(cost, 0, 2, 1, PASS_INPUT, micro_shape_fill(8, 1024))),
+          "speeds");
   cost_destroy(&cost);
   /* A block and its copy to the host: a link of its own, either value by itself; by hand with evict_ms, and no link then. */
   cost = make_cost("device: {preset: a100-80g}\ncost: {host_link: {gb_per_s: 2}}\n", model, 2);
@@ -389,7 +392,7 @@ static void test_presets(void) {
   for (int i = 0; i < 3; i++) {
     char *yaml = mem_format("device: {preset: %s}\n", slower_first[i]);
     cost = make_cost(yaml, model, 1);
-    double now = cost_get_layer(cost, 0, 1, PASS_FORWARD, 8, 1024);
+    double now = cost_get_layer(cost, 0, 1, PASS_FORWARD, micro_shape_fill(8, 1024));
     T_CHECK(now > 0 && now < last, "%s: %g s after %g", yaml, now, last);
     last = now;
     cost_destroy(&cost);
@@ -402,22 +405,22 @@ static void test_presets(void) {
 
 static double sum_stage(const struct cost *cost, const struct plan *plan, const struct dag_node *n, enum pass pass) {
   const struct plan_stage *stage = &plan->stages[n->stage];
-  const struct plan_micro *micro = &plan->micro[n->micro];
+  const struct micro_shape *micro = &plan->micro[n->micro];
   double sum = 0;
   for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
-    sum += cost_get_layer(cost, n->rank, l, pass, micro->rows, micro->length);
+    sum += cost_get_layer(cost, n->rank, l, pass, *micro);
   return sum;
 }
 
 static double sum_rebuilt(const struct cost *cost, const struct model *model, const struct plan *plan,
                           const struct dag_node *n) {
   const struct plan_stage *stage = &plan->stages[n->stage];
-  const struct plan_micro *micro = &plan->micro[n->micro];
+  const struct micro_shape *micro = &plan->micro[n->micro];
   double sum = 0;
   for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
     for (int o = 0; o < model->layers[l].n_ops; o++)
       if (footprint_is_rebuilt(&model->layers[l], o, plan_get_discarded(plan, l, n->micro)))
-        sum += cost_get_op(cost, n->rank, l, o, PASS_FORWARD, micro->rows, micro->length);
+        sum += cost_get_op(cost, n->rank, l, o, PASS_FORWARD, *micro);
   return sum;
 }
 

@@ -26,8 +26,8 @@ static struct cost *open_cost(const char *yaml, const struct model *model, int32
 static const int32_t all_rows[] = {1, 2, 5}, all_lengths[] = {16, 32, 128};
 enum { N_ROWS = 3, N_LENGTHS = 3, N_SHAPES = N_ROWS * N_LENGTHS };
 
-typedef double time_function(const struct model *model, int32_t layer, int op, enum pass pass, int64_t rows,
-                             int64_t length);
+typedef double time_function(const struct model *model, int32_t layer, int op, enum pass pass,
+                             struct micro_shape shape);
 
 static int32_t find_kind(const struct model *model, enum layer_kind kind) {
   for (int32_t l = 0; l < model->n_layers; l++)
@@ -50,7 +50,8 @@ static struct profile *make_profile(const struct model *model, time_function *ge
                                    .pass = (enum pass)pass,
                                    .rows = rows,
                                    .length = length,
-                                   .seconds = get_seconds(model, l, o, (enum pass)pass, rows, length)};
+                                   .seconds =
+                                       get_seconds(model, l, o, (enum pass)pass, micro_shape_fill(rows, length))};
           profile_put_ops(profile, &row, 1);
         }
   }
@@ -72,20 +73,18 @@ static struct profile *make_profile(const struct model *model, time_function *ge
 }
 
 /* Any number, the same for the same op and shape. */
-static double make_noise(const struct model *model, int32_t layer, int op, enum pass pass, int64_t rows,
-                         int64_t length) {
+static double make_noise(const struct model *model, int32_t layer, int op, enum pass pass, struct micro_shape shape) {
   (void)model;
-  uint64_t x = (uint64_t)(((layer * 31 + op) * 31 + (int)pass) * 31 + rows) * 1000003u + (uint64_t)length;
+  uint64_t x = (uint64_t)(((layer * 31 + op) * 31 + (int)pass) * 31 + shape.rows) * 1000003u + (uint64_t)shape.length;
   x = (x ^ (x >> 13)) * 0x9E3779B97F4A7C15u;
   return 1e-6 * (1 + (double)(x >> 40 & 0xffff) / 65536);
 }
 
 /* What a device takes that has a start-up time and a rate for flops and bytes each, which are polynomials of the shape. */
-static double make_physics(const struct model *model, int32_t layer, int op, enum pass pass, int64_t rows,
-                           int64_t length) {
+static double make_physics(const struct model *model, int32_t layer, int op, enum pass pass, struct micro_shape shape) {
   struct op_work work[PASS_COUNT];
   const struct layer *l = &model->layers[layer];
-  op_work_count(model, l, &l->ops[op], rows, length, work);
+  op_work_count(model, l, &l->ops[op], shape, work);
   const struct op_work *own = &work[(int)pass];
   double amount = own->flops > 0 ? own->flops / 3e9 : own->bytes / 5e9;
   return 2e-6 + amount * (1 + op % 3);
@@ -112,7 +111,7 @@ static void test_exact(void) {
     const struct profile_op *row = &profile->ops[i];
     for (int32_t l = 0; l < model->n_layers; l++) {
       if (model->layers[l].kind != row->layer) continue;
-      double got = cost_get_op(cost, 0, l, row->op, row->pass, row->rows, row->length);
+      double got = cost_get_op(cost, 0, l, row->op, row->pass, profile_op_get_shape(row));
       T_CHECK(got == row->seconds, "layer %d op %d pass %d at %d x %d takes %g, measured %g", (int)l, row->op,
               (int)row->pass, (int)row->rows, (int)row->length, got, row->seconds);
       n++;
@@ -148,8 +147,8 @@ static void test_between(void) {
       for (int pass = 0; pass < PASS_COUNT; pass++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
           int64_t rows = shapes[i][0], length = shapes[i][1];
-          double want = make_physics(model, l, o, (enum pass)pass, rows, length);
-          double got = cost_get_op(cost, 0, l, o, (enum pass)pass, rows, length);
+          double want = make_physics(model, l, o, (enum pass)pass, micro_shape_fill(rows, length));
+          double got = cost_get_op(cost, 0, l, o, (enum pass)pass, micro_shape_fill(rows, length));
           bool has_work = want > 2e-6;
           T_CHECK(!has_work || is_close(got, want, 1e-9), "layer %d op %d pass %d at %lld x %lld takes %g, not %g",
                   (int)l, o, pass, (long long)rows, (long long)length, got, want);
@@ -175,9 +174,9 @@ static void test_monotone(void) {
     for (int o = 0; o < model->layers[l].n_ops; o++) {
       for (int64_t rows = 1; rows <= 8; rows++)
         for (int64_t length = 8; length < 200; length += 4) {
-          double here = cost_get_op(cost, 0, l, o, PASS_FORWARD, rows, length);
-          double longer = cost_get_op(cost, 0, l, o, PASS_FORWARD, rows, length + 4);
-          double more = cost_get_op(cost, 0, l, o, PASS_FORWARD, rows + 1, length);
+          double here = cost_get_op(cost, 0, l, o, PASS_FORWARD, micro_shape_fill(rows, length));
+          double longer = cost_get_op(cost, 0, l, o, PASS_FORWARD, micro_shape_fill(rows, length + 4));
+          double more = cost_get_op(cost, 0, l, o, PASS_FORWARD, micro_shape_fill(rows + 1, length));
           T_CHECK(here > 0 && longer >= here && more >= here,
                   "layer %d op %d: %lld x %lld takes %g, four tokens more %g, a row more %g", (int)l, o,
                   (long long)rows, (long long)length, here, longer, more);
@@ -225,8 +224,8 @@ static void test_links(void) {
   T_CHECK(across.bytes_per_s == 12.5e9 && !cost_is_measured(cost), "across nodes %g B/s", across.bytes_per_s);
   T_CHECK(strstr(notes, "no messages between nodes") && strstr(notes, "not measured"), "notes '%s'", notes);
   T_CHECK(strstr(cost_get_source(cost), "messages not measured"), "source '%s'", cost_get_source(cost));
-  T_CHECK(is_close(cost_get_layer(cost, 1, 1, PASS_FORWARD, 2, 32), 2 * cost_get_layer(cost, 0, 1, PASS_FORWARD, 2, 32),
-                   1e-12),
+  T_CHECK(is_close(cost_get_layer(cost, 1, 1, PASS_FORWARD, micro_shape_fill(2, 32)),
+                   2 * cost_get_layer(cost, 0, 1, PASS_FORWARD, micro_shape_fill(2, 32)), 1e-12),
           "a rank of half the speed does not take twice as long");
   cost_destroy(&cost);
   mem_free(notes);
@@ -254,8 +253,8 @@ static void check_fallback(const struct model *model, const struct cost_measured
   T_CHECK(!cost_is_measured(cost), "%s: measured", reason);
   for (int32_t l = 0; l < model->n_layers; l++)
     for (int pass = 0; pass < PASS_COUNT; pass++)
-      T_CHECK(cost_get_layer(cost, 1, l, (enum pass)pass, 3, 20) ==
-                  cost_get_layer(preset, 1, l, (enum pass)pass, 3, 20),
+      T_CHECK(cost_get_layer(cost, 1, l, (enum pass)pass, micro_shape_fill(3, 20)) ==
+                  cost_get_layer(preset, 1, l, (enum pass)pass, micro_shape_fill(3, 20)),
               "%s: layer %d is not priced as by the preset", reason, (int)l);
   T_CHECK(cost_get_update(cost, 0, 999) == cost_get_update(preset, 0, 999) &&
               cost_get_norm(cost, 0, 999) == cost_get_norm(preset, 0, 999) &&
@@ -309,7 +308,8 @@ static void test_lacks_one(void) {
   struct profile *profile = make_profile(model, make_physics);
   for (int64_t i = 0; i < profile->n_ops; i++) {
     struct profile_op *row = &profile->ops[i];
-    row->seconds = 2 * cost_get_op(preset, 0, find_kind(model, row->layer), row->op, row->pass, row->rows, row->length);
+    row->seconds =
+        2 * cost_get_op(preset, 0, find_kind(model, row->layer), row->op, row->pass, profile_op_get_shape(row));
   }
   mem_free(notes);
   int32_t l = find_kind(model, LAYER_ATTENTION);
@@ -322,8 +322,8 @@ static void test_lacks_one(void) {
   T_CHECK(strstr(notes, "has no copies to the host, no disk:"), "notes '%s'", notes);
   T_CHECK(!strcmp(cost_get_source(cost), "profile p.h5, not measured in part") && !cost_is_measured(cost),
           "source '%s'", cost_get_source(cost));
-  T_CHECK(is_close(cost_get_op(cost, 0, l, 1, PASS_FORWARD, 3, 40),
-                   2 * cost_get_op(preset, 0, l, 1, PASS_FORWARD, 3, 40), 1e-12) &&
+  T_CHECK(is_close(cost_get_op(cost, 0, l, 1, PASS_FORWARD, micro_shape_fill(3, 40)),
+                   2 * cost_get_op(preset, 0, l, 1, PASS_FORWARD, micro_shape_fill(3, 40)), 1e-12) &&
               is_close(cost_get_update(cost, 0, 999), 2 * cost_get_update(preset, 0, 999), 1e-12),
           "what is lacking is not at the level of the rest");
   cost_destroy(&cost);

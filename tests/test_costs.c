@@ -37,7 +37,7 @@ static void write_profile(const struct model *model) {
 enum { OP, UPDATE, MESSAGE, COPY, WRITE, READ, TIMES };
 
 static void list_times(const struct cost *cost, double times[TIMES]) {
-  times[OP] = cost_get_op(cost, 0, 1, 0, PASS_FORWARD, 1, 8);
+  times[OP] = cost_get_op(cost, 0, 1, 0, PASS_FORWARD, micro_shape_fill(1, 8));
   times[UPDATE] = cost_get_update(cost, 0, 1000);
   times[MESSAGE] = cost_get_message(cost, 0, 1, 1000);
   times[COPY] = cost_get_copy(cost, 0, 1000, 1);

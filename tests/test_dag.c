@@ -152,10 +152,9 @@ static void check_lives(const struct dag *dag, const struct plan *plan, const st
       int32_t f = find_node(dag, NODE_F, s, i), in = find_pass(dag, NODE_I, s, i), w = find_pass(dag, NODE_W, s, i);
       if (plan->forward_only) in = w = f;
       struct footprint_stage regions;
-      footprint_stage(model, plan->stages[s].first_layer, plan->stages[s].n_layers, plan->micro[i].rows,
-                      plan->micro[i].length, NULL, plan->moved ? plan->moved + plan->stages[s].first_layer : NULL,
-                      &regions);
-      int64_t boundary = footprint_boundary(model, plan->micro[i].rows, plan->micro[i].length);
+      footprint_stage(model, plan->stages[s].first_layer, plan->stages[s].n_layers, plan->micro[i], NULL,
+                      plan->moved ? plan->moved + plan->stages[s].first_layer : NULL, &regions);
+      int64_t boundary = footprint_boundary(model, plan->micro[i]);
       if (regions.keep_input) check_covers(dag, find_buffer(dag, BUFFER_KEEP_INPUT, s, i), f, in, regions.keep_input);
       if (regions.keep_weight) check_covers(dag, find_buffer(dag, BUFFER_KEEP_WEIGHT, s, i), f, w, regions.keep_weight);
       check_movable(dag, plan, BUFFER_MOVE_INPUT, true, f, in, regions.move_input);

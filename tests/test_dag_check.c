@@ -118,7 +118,7 @@ static void test_contradicting_orders(void) {
       plan->replica_rank[s] = k ? s / 2 : s % 2; /* k 1: stages 0 and 1 meet inside rank 0 */
     }
     plan->forward_only = true;
-    plan->micro[0] = (struct plan_micro){1, 8, 8, 8};
+    plan->micro[0] = micro_shape_make(1, 8, 8, 8);
     plan->order_offset[1] = 2;
     plan->order[0] = (struct plan_action){NODE_F, k ? 1 : 2, 0};
     plan->order[1] = (struct plan_action){NODE_F, 0, 0};

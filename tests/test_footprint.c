@@ -15,17 +15,17 @@
 static int64_t round64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /* Arrays of a region lie one behind the other, and the region is as large as their sum. */
-static void check_regions(const struct model *model, const struct layer *layer, int64_t rows, int64_t length) {
+static void check_regions(const struct model *model, const struct layer *layer, struct micro_shape shape) {
   struct footprint f;
   int64_t sum[REGION_COUNT] = {0};
-  footprint_layer(model, layer, rows, length, 0, 0, &f);
+  footprint_layer(model, layer, shape, 0, 0, &f);
   for (int a = 0; a < layer->n_acts; a++) {
     const struct place *places[] = {&f.act[a], &f.grad[a]};
     for (int k = 0; k < 2; k++) {
       if (places[k]->region == REGION_NONE) continue;
       T_CHECK(places[k]->offset == sum[places[k]->region], "%s lies at %lld of region %d, after %lld bytes",
               layer->acts[a].name, (long long)places[k]->offset, places[k]->region, (long long)sum[places[k]->region]);
-      sum[places[k]->region] += round64(layer->acts[a].width * rows * length * 4);
+      sum[places[k]->region] += round64(layer->acts[a].width * micro_shape_count_positions(shape) * 4);
     }
     bool outside = layer->acts[a].life == ACT_INPUT || layer->acts[a].life == ACT_OUTPUT;
     T_CHECK(outside == (f.act[a].region == REGION_NONE), "%s in region %d", layer->acts[a].name, f.act[a].region);
@@ -45,16 +45,16 @@ static void check_regions(const struct model *model, const struct layer *layer, 
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* A stage is the sum of what its layers keep and the largest of what they work with. */
-static void check_stage(const struct model *model, int32_t first, int32_t n, int64_t rows, int64_t length) {
+static void check_stage(const struct model *model, int32_t first, int32_t n, struct micro_shape shape) {
   struct footprint_stage s;
   int64_t keep_input = 0, keep_weight = 0, grad_weight = 0, forward = 0, input = 0, weight = 0, full = 0,
           between = n - 1;
-  int64_t boundary = round64(rows * length * model->config.hidden * 4);
-  footprint_stage(model, first, n, rows, length, NULL, NULL, &s);
+  int64_t boundary = round64(micro_shape_count_positions(shape) * model->config.hidden * 4);
+  footprint_stage(model, first, n, shape, NULL, NULL, &s);
   for (int32_t l = first; l < first + n; l++) {
     struct footprint f;
-    check_regions(model, &model->layers[l], rows, length);
-    footprint_layer(model, &model->layers[l], rows, length, 0, 0, &f);
+    check_regions(model, &model->layers[l], shape);
+    footprint_layer(model, &model->layers[l], shape, 0, 0, &f);
     keep_input += f.bytes[REGION_KEEP_INPUT];
     keep_weight += f.bytes[REGION_KEEP_WEIGHT];
     forward = max64(forward, f.bytes[REGION_FORWARD]);
@@ -63,7 +63,7 @@ static void check_stage(const struct model *model, int32_t first, int32_t n, int
     grad_weight += f.bytes[REGION_GRAD_WEIGHT];
     full = max64(full, f.bytes[REGION_GRAD_WEIGHT] + max64(f.bytes[REGION_INPUT], f.bytes[REGION_WEIGHT]));
   }
-  T_CHECK(footprint_boundary(model, rows, length) == boundary, "boundary");
+  T_CHECK(footprint_boundary(model, shape) == boundary, "boundary");
   T_CHECK(s.keep_input == keep_input && s.keep_weight == keep_weight + between * boundary,
           "layers %d to %d keep %lld and %lld bytes", first, first + n - 1, (long long)s.keep_input,
           (long long)s.keep_weight);
@@ -76,7 +76,8 @@ static void check_stage(const struct model *model, int32_t first, int32_t n, int
 /* What attention of a tiny model keeps, counted by hand. */
 static void test_attention_bytes(const struct model *model) {
   struct footprint f;
-  footprint_layer(model, &model->layers[1], 2, 5, 0, 0, &f); /* 10 tokens, hidden 12, 4 heads of 6, 2 keys */
+  footprint_layer(model, &model->layers[1], micro_shape_fill(2, 5), 0, 0,
+                  &f); /* 10 tokens, hidden 12, 4 heads of 6, 2 keys */
   T_CHECK(f.bytes[REGION_KEEP_INPUT] == 10 * 48 * 4 + round64(10 * 4 * 4), "queries, keys, values; log-sum-exp: %lld",
           (long long)f.bytes[REGION_KEEP_INPUT]);
   T_CHECK(f.bytes[REGION_KEEP_WEIGHT] == round64(10 * 12 * 4) + round64(10 * 4) + 10 * 24 * 4,
@@ -111,15 +112,16 @@ static void test_static(const struct model *model, bool tied) {
 /* Numbers of two bytes: what is kept takes half, but for rounding; a parameter takes 18 bytes. */
 static void test_half(void) {
   struct model *model = make_tiny_model(3, false);
-  int64_t rows = 4, length = 16, parameters = 0;
+  const struct micro_shape shape = micro_shape_fill(4, 16);
+  int64_t parameters = 0;
   struct footprint_stage whole, half;
-  footprint_stage(model, 0, model->n_layers, rows, length, NULL, NULL, &whole);
-  int64_t boundary = footprint_boundary(model, rows, length);
+  footprint_stage(model, 0, model->n_layers, shape, NULL, NULL, &whole);
+  int64_t boundary = footprint_boundary(model, shape);
   model->half = true;
-  footprint_stage(model, 0, model->n_layers, rows, length, NULL, NULL, &half);
+  footprint_stage(model, 0, model->n_layers, shape, NULL, NULL, &half);
   T_CHECK(whole.keep_input + whole.keep_weight == 2 * (half.keep_input + half.keep_weight), "%lld, %lld",
           (long long)(whole.keep_input + whole.keep_weight), (long long)(half.keep_input + half.keep_weight));
-  T_CHECK(boundary == 2 * footprint_boundary(model, rows, length), "a hidden state");
+  T_CHECK(boundary == 2 * footprint_boundary(model, shape), "a hidden state");
   bool *holds = MEM_NEW(bool, model->n_layers);
   for (int32_t l = 0; l < model->n_layers; l++) {
     holds[l] = true;
@@ -145,8 +147,8 @@ int main(void) {
     T_CHECK(model_create(jsons[i], "c.json", -1, &model, NULL) == STATUS_OK, "%s", error_text());
     for (int32_t first = 0; first < model->n_layers; first++)
       for (int32_t n = 1; first + n <= model->n_layers; n++) {
-        check_stage(model, first, n, 1, 1);
-        check_stage(model, first, n, 3, 37);
+        check_stage(model, first, n, micro_shape_fill(1, 1));
+        check_stage(model, first, n, micro_shape_fill(3, 37));
       }
     if (i == 0) test_attention_bytes(model);
     test_static(model, i > 0);

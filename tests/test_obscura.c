@@ -32,10 +32,10 @@ struct order_case {
 
 /* `r` is what the plan is made to expect. */
 static bool open_pipeline(const struct order_case *c, double r, struct pipeline *pipe) {
-  static struct plan_micro micro[MAX_MICRO];
+  static struct micro_shape micro[MAX_MICRO];
   static uint32_t ops[MAX_LAYERS];
   struct params params = *get_test_params();
-  for (int32_t i = 0; i < c->m; i++) micro[i] = (struct plan_micro){1, 4, 4, 4};
+  for (int32_t i = 0; i < c->m; i++) micro[i] = micro_shape_make(1, 4, 4, 4);
   *pipe = (struct pipeline){.model = make_tiny_model(c->p, false)};
   for (int32_t l = 0; l < pipe->model->n_layers; l++)
     ops[l] = recompute_get_ops(&pipe->model->layers[l], PARAMS_RECOMPUTE_FULL);

@@ -28,7 +28,7 @@ static const char *const costs[] = {
 struct plan_case {
   struct model *model;
   struct cost *cost;
-  struct plan_micro micro[MAX_MICRO];
+  struct micro_shape micro[MAX_MICRO];
   int64_t limits[MAX_RANKS];
   uint32_t *ops;
   struct params params;
@@ -41,7 +41,7 @@ static void open_case(struct plan_case *c, int blocks, int32_t p, int32_t m, int
   c->ops = MEM_NEW(uint32_t, c->model->n_layers);
   for (int32_t l = 0; l < c->model->n_layers; l++)
     c->ops[l] = recompute_get_ops(&c->model->layers[l], PARAMS_RECOMPUTE_FULL);
-  for (int32_t i = 0; i < m; i++) c->micro[i] = (struct plan_micro){2, LENGTH, 2 * LENGTH, 2 * LENGTH};
+  for (int32_t i = 0; i < m; i++) c->micro[i] = micro_shape_make(2, LENGTH, 2 * LENGTH, 2 * LENGTH);
   for (int32_t r = 0; r < p; r++) c->limits[r] = INT64_MAX;
   c->request = (struct plan_request){.model = c->model,
                                      .cost = c->cost,
@@ -145,7 +145,7 @@ static void test_never_slower(void) {
     draw_limits(&c, (int)draw(11));
     c.params.pipeline.swap = draw(2) ? PARAMS_SWAP_AUTO : PARAMS_SWAP_OFF;
     if (draw(4) == 0) c.request.partition.kind = PARAMS_CUT_EVEN;
-    if (trial % 5 == 4) c.micro[m - 1] = (struct plan_micro){1, LENGTH, LENGTH, LENGTH};
+    if (trial % 5 == 4) c.micro[m - 1] = micro_shape_make(1, LENGTH, LENGTH, LENGTH);
     check_never_slower(&c, trial);
     close_case(&c);
   }

@@ -42,7 +42,7 @@ enum { N_COSTS = sizeof all_costs / sizeof *all_costs };
 struct programme_case {
   struct model *model;
   const struct costs *costs;
-  struct plan_micro micro[MAX_MICRO];
+  struct micro_shape micro[MAX_MICRO];
   struct plan_stage stages[MAX_STAGES];
   struct params params;
   struct plan_request request;
@@ -65,7 +65,7 @@ struct discard {
 
 static int64_t count_kept(const struct programme_case *c, int32_t l, uint32_t ops) {
   struct footprint f;
-  footprint_layer(c->model, &c->model->layers[l], ROWS, LENGTH, ops, 0, &f);
+  footprint_layer(c->model, &c->model->layers[l], micro_shape_fill(ROWS, LENGTH), ops, 0, &f);
   return f.bytes[REGION_KEEP_INPUT] + f.bytes[REGION_KEEP_WEIGHT];
 }
 
@@ -91,7 +91,7 @@ static int list_layer(const struct programme_case *c, int32_t l, struct discard 
   uint32_t may = c->ops[l];
   int n = 0;
   for (uint32_t ops = may;; ops = (ops - 1) & may) {
-    double seconds = ops ? cost_get_recompute(c->request.cost, 0, l, ops, ROWS, LENGTH) : 0;
+    double seconds = ops ? cost_get_recompute(c->request.cost, 0, l, ops, micro_shape_fill(ROWS, LENGTH)) : 0;
     out[n++] = (struct discard){count_kept(c, l, 0) - count_kept(c, l, ops), seconds};
     if (ops == 0) return keep_best(out, n);
   }
@@ -107,7 +107,7 @@ static int list_stage(const struct programme_case *c, int32_t s, struct discard 
   out[0] = (struct discard){0, 0};
   for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
     int n_layer = list_layer(c, l, layer), n_sums = 0;
-    whole += cost_get_recompute(c->request.cost, 0, l, UINT32_MAX, ROWS, LENGTH);
+    whole += cost_get_recompute(c->request.cost, 0, l, UINT32_MAX, micro_shape_fill(ROWS, LENGTH));
     for (int i = 0; i < n; i++)
       for (int k = 0; k < n_layer; k++)
         sums[n_sums++] = (struct discard){out[i].bytes + layer[k].bytes, out[i].seconds + layer[k].seconds};
@@ -222,7 +222,7 @@ static void open_programme(struct programme_case *c, int32_t p, int32_t n_adjust
   uint32_t some = (uint32_t)draw(UINT32_MAX);
   for (int32_t l = 0; l < model->n_layers; l++)
     c->ops[l] = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL) & (kind ? UINT32_MAX : some);
-  for (int32_t i = 0; i < m; i++) c->micro[i] = (struct plan_micro){ROWS, LENGTH, ROWS * LENGTH, ROWS * LENGTH};
+  for (int32_t i = 0; i < m; i++) c->micro[i] = micro_shape_make(ROWS, LENGTH, ROWS * LENGTH, ROWS * LENGTH);
   for (int32_t s = 0; s < p; s++) c->limits[s] = INT64_MAX;
   c->request = (struct plan_request){.model = model,
                                      .cost = make_cost_case(costs->yaml, model, p),
@@ -255,7 +255,8 @@ static void open_programme(struct programme_case *c, int32_t p, int32_t n_adjust
     c->needs[s] = stage_needs_get(c->x.needs, s, s, stage->first_layer, stage->n_layers);
     int32_t most = s < n_adjusted ? p - s + 2 * (p - n_adjusted) : p - s;
     c->ahead[s] = most < m ? most : m;
-    if (s + 1 < p) c->leaves[s] = footprint_output(model, stage->first_layer + stage->n_layers - 1, ROWS, LENGTH);
+    if (s + 1 < p)
+      c->leaves[s] = footprint_output(model, stage->first_layer + stage->n_layers - 1, micro_shape_fill(ROWS, LENGTH));
   }
 }
 

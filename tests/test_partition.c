@@ -10,7 +10,9 @@
 
 enum { LENGTH = 16, MICROS = 3, MAX_STAGES = 8 };
 
-static const struct plan_micro micro[MICROS] = {{2, LENGTH, 32, 32}, {2, LENGTH, 32, 32}, {1, LENGTH, 16, 16}};
+enum { PAIRS = LENGTH * (LENGTH + 1) / 2 };
+static const struct micro_shape micro[MICROS] = {
+    {2, LENGTH, 32, 32, 2 * PAIRS}, {2, LENGTH, 32, 32, 2 * PAIRS}, {1, LENGTH, 16, 16, PAIRS}};
 
 static struct plan_request make_request(const struct model *model, const struct cost *cost, int32_t p,
                                         const int64_t *limits) {
@@ -31,8 +33,8 @@ struct value {
 static struct value measure(const struct plan_request *r, const struct plan_stage *stages) {
   struct value v = {0};
   for (int32_t s = 0; s < r->n_stages; s++) {
-    double t =
-        count_stage_seconds(r->cost, r->model, s, stages[s].first_layer, stages[s].n_layers, micro[0].rows, LENGTH);
+    double t = count_stage_seconds(r->cost, r->model, s, stages[s].first_layer, stages[s].n_layers,
+                                   micro_shape_fill(micro[0].rows, LENGTH));
     v.largest = fmax(v.largest, t);
     v.squares += t * t;
   }

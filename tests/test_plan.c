@@ -10,11 +10,10 @@
 
 enum { MAX_MICRO = 32 };
 
-static struct plan_micro micros[MAX_MICRO];
+static struct micro_shape micros[MAX_MICRO];
 
 static struct plan_request make_request(const struct model *model, int32_t n_stages, int32_t n_micro) {
-  for (int32_t i = 0; i < n_micro; i++)
-    micros[i] = (struct plan_micro){.rows = 1 + i % 3, .length = 8 + i, .tokens = 7, .labels = 6};
+  for (int32_t i = 0; i < n_micro; i++) micros[i] = micro_shape_make(1 + i % 3, 8 + i, 7, 6);
   return (struct plan_request){.model = model,
                                .params = get_test_params(),
                                .n_ranks = n_stages,
@@ -230,6 +229,8 @@ static void move_stage(struct plan *p) { p->replica_rank[1] = 3; }
 static void swap_stages(struct plan *p) { p->replica_rank[1] = 2, p->replica_rank[2] = 1; }
 static void no_micro(struct plan *p) { p->n_micro = 0; }
 static void no_rows(struct plan *p) { p->micro[1].rows = 0; }
+static void no_pairs(struct plan *p) { p->micro[0].pairs = 0; }
+static void too_many_pairs(struct plan *p) { p->micro[1].pairs = 2 * 9 * 9 + 1; }
 static void too_many_tokens(struct plan *p) { p->micro[0].tokens = 9; }
 static void limit_below_zero(struct plan *p) { p->device_limit[2] = -1; }
 static void two_replicas(struct plan *p) { p->replica_offset[1] = 2; }
@@ -263,6 +264,8 @@ static void test_mutations(void) {
       {no_micro, "0 micro-batches"},
       {no_rows, "micro-batch 1 has 0 rows"},
       {too_many_tokens, "9 tokens"},
+      {no_pairs, "0 pairs"},
+      {too_many_pairs, "pairs"},
       {limit_below_zero, "rank 2 has a device limit of -1"},
       {two_replicas, "replicas"},
       {unknown_kind, "its kind must be"},
@@ -367,7 +370,7 @@ static void test_split_orders(void) {
                                             {NODE_I, 0, 1}, {NODE_W, 0, 0}, {NODE_W, 0, 1}, {NODE_B, 0, 2}};
   struct plan *plan = plan_create(4, 1, 1, 3, 8);
   plan->stages[0].n_layers = 4;
-  for (int i = 0; i < 3; i++) plan->micro[i] = (struct plan_micro){1, 4, 4, 4};
+  for (int i = 0; i < 3; i++) plan->micro[i] = micro_shape_make(1, 4, 4, 4);
   memcpy(plan->order, good, sizeof good);
   T_CHECK(plan_check(plan) == STATUS_OK && is_valid(plan), "%s", error_text());
   plan->order[6] = good[7], plan->order[7] = good[6]; /* B2 before W1 */
@@ -454,7 +457,7 @@ static void test_hash(void) {
     T_CHECK(copy->hash != plan->hash, "change %zu", k);
     plan_destroy(&copy);
   }
-  struct plan_micro micro[4];
+  struct micro_shape micro[4];
   memcpy(micro, plan->micro, sizeof micro);
   struct plan *copy = plan_dup_with_micro(plan, micro);
   T_CHECK(is_same_by_field(plan, copy), "the same micro-batches");
@@ -481,8 +484,8 @@ static void test_forward_plans(void) {
         plan->replica_rank[s] = placements[k][s];
       }
       plan->device_limit[2] = 77;
-      struct plan_micro micro[7];
-      for (int i = 0; i < 7; i++) micro[i] = (struct plan_micro){1, 4 + i, 3, 3};
+      struct micro_shape micro[7];
+      for (int i = 0; i < 7; i++) micro[i] = micro_shape_make(1, 4 + i, 3, 3);
       struct plan *forward = plan_make_forward(plan, m, micro);
       T_CHECK(plan_check(forward) == STATUS_OK && forward->forward_only && forward->hash, "%s", error_text());
       T_CHECK(forward->order_offset[3] == 6 * m && forward->device_limit[2] == 77 &&

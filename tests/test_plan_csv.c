@@ -13,14 +13,14 @@
 #include "t.h"
 #include "torch_schedules.h"
 
-static struct plan_micro micros[MAX_MICRO];
+static struct micro_shape micros[MAX_MICRO];
 
 static bool says(const char *part) { return strstr(error_text(), part) != NULL; }
 
 static const struct params test_csv = {.pipeline.plan_file = "test.csv"};
 
 static struct plan_request make_request(const struct model *model, int32_t p, int32_t m, const char *csv) {
-  for (int32_t i = 0; i < m; i++) micros[i] = (struct plan_micro){1, 4, 4, 4};
+  for (int32_t i = 0; i < m; i++) micros[i] = micro_shape_make(1, 4, 4, 4);
   return (struct plan_request){.model = model,
                                .n_ranks = p,
                                .n_stages = p,

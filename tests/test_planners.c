@@ -31,8 +31,8 @@ static void set_times(struct step_case *c, int32_t chunks) {
 /* False when the planner declines. */
 static bool open_clipped_case(struct step_case *c, const char *planner, int32_t p, int32_t m, int32_t chunks,
                               bool clip) {
-  static struct plan_micro micro[MAX_MICRO];
-  for (int32_t i = 0; i < m; i++) micro[i] = (struct plan_micro){1, 4, 4, 4};
+  static struct micro_shape micro[MAX_MICRO];
+  for (int32_t i = 0; i < m; i++) micro[i] = micro_shape_make(1, 4, 4, 4);
   *c = (struct step_case){.model = make_tiny_model(p * chunks, clip && m % 2)};
   struct plan_request request = {.model = c->model,
                                  .params = get_test_params(),
@@ -305,7 +305,7 @@ static void test_declining(void) {
       {"file", 4, 4, 1, {"pipeline.plan_file", "plan.h5", ".csv"}},
   };
   struct model *model = make_tiny_model(8, false);
-  struct plan_micro micro[2] = {{1, 4, 4, 4}, {1, 4, 4, 4}};
+  struct micro_shape micro[2] = {micro_shape_make(1, 4, 4, 4), micro_shape_make(1, 4, 4, 4)};
   for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
     struct plan_request request = {.model = model,
                                    .params = get_test_params(),
@@ -327,7 +327,8 @@ static void test_declining(void) {
 /* A list counts the blocks of each stage of the plan, not of each rank. */
 static void test_listed_chunks(void) {
   struct model *model = make_tiny_model(7, false);
-  struct plan_micro micro[3] = {{1, 4, 4, 4}, {1, 4, 4, 4}, {1, 4, 4, 4}};
+  struct micro_shape micro[3] = {micro_shape_make(1, 4, 4, 4), micro_shape_make(1, 4, 4, 4),
+                                 micro_shape_make(1, 4, 4, 4)};
   const double list[] = {1, 2, 2.5, 1.5};
   struct plan_request request = {.model = model,
                                  .params = get_test_params(),
@@ -355,7 +356,8 @@ static void test_listed_chunks(void) {
 /* Stages a rank where the request leaves them open. */
 static void test_open_chunks(void) {
   struct model *model = make_tiny_model(8, false);
-  struct plan_micro micro[3] = {{1, 4, 4, 4}, {1, 4, 4, 4}, {1, 4, 4, 4}};
+  struct micro_shape micro[3] = {micro_shape_make(1, 4, 4, 4), micro_shape_make(1, 4, 4, 4),
+                                 micro_shape_make(1, 4, 4, 4)};
   struct plan_request request = {
       .model = model, .params = get_test_params(), .n_ranks = 3, .n_stages = 3, .n_micro = 3, .micro = micro};
   for (const struct planner *const *planner = planner_get_all(); *planner; planner++) {

@@ -187,14 +187,16 @@ static void test_numbers(void) {
 static void test_points(const struct model *model) {
   struct profile *p = make_profile(model, 2);
   int64_t n = p->n_ops;
-  T_CHECK(profile_has_point(p, model, 1, 16) && profile_has_point(p, model, 2, 16), "points that are there");
-  T_CHECK(!profile_has_point(p, model, 3, 16) && !profile_has_point(p, model, 1, 8), "points that are not");
+  T_CHECK(profile_has_point(p, model, micro_shape_fill(1, 16)) && profile_has_point(p, model, micro_shape_fill(2, 16)),
+          "points that are there");
+  T_CHECK(!profile_has_point(p, model, micro_shape_fill(3, 16)) && !profile_has_point(p, model, micro_shape_fill(1, 8)),
+          "points that are not");
   struct profile_op again = p->ops[n / 2];
   again.seconds = 42;
   profile_put_ops(p, &again, 1);
   T_CHECK(p->n_ops == n && p->ops[n / 2].seconds == 42, "a second measurement takes the place of the first");
   p->ops[n / 2].op = LAYER_MAX_OPS - 1;
-  T_CHECK(!profile_has_point(p, model, again.rows, again.length), "a point that lacks an op");
+  T_CHECK(!profile_has_point(p, model, profile_op_get_shape(&again)), "a point that lacks an op");
   profile_destroy(&p);
 }
 

@@ -6,7 +6,7 @@
 enum { MICROS = 4 };
 
 static struct plan *make_plan(const struct model *model, int n_ranks, const struct batch *batch) {
-  struct plan_micro *micro = train_list_shapes(batch);
+  struct micro_shape *micro = train_list_shapes(batch);
   struct plan_request request = {.model = model,
                                  .n_ranks = n_ranks,
                                  .n_stages = n_ranks,

@@ -104,7 +104,7 @@ static void append_paper(struct h5_file *file, int32_t step) {
 /* plan.h5 of two ranks with limits on the second. */
 static void write_plan(void) {
   struct model *model = make_tiny_model(2, false);
-  struct plan_micro micro[2] = {{1, 8, 8, 8}, {1, 8, 8, 8}};
+  struct micro_shape micro[2] = {micro_shape_make(1, 8, 8, 8), micro_shape_make(1, 8, 8, 8)};
   int64_t limits[2] = {INT64_MAX, 1 << 30};
   struct plan_request request = {.model = model,
                                  .n_ranks = 2,
@@ -309,8 +309,8 @@ static void time_ideally(const struct dag *dag, double *start, double *end) {
 static void test_ideal(void) {
   enum { P = 4, M = 8 };
   struct model *model = make_tiny_model(4, false);
-  struct plan_micro micro[M];
-  for (int i = 0; i < M; i++) micro[i] = (struct plan_micro){1, 8, 8, 8};
+  struct micro_shape micro[M];
+  for (int i = 0; i < M; i++) micro[i] = micro_shape_make(1, 8, 8, 8);
   struct plan_request request = {.model = model,
                                  .n_ranks = P,
                                  .n_stages = P,

@@ -20,7 +20,7 @@ enum { BLOCKS = 8, MICROS = 6, RANKS_MOST = 4 };
 
 struct job {
   struct model *model;
-  struct plan_micro micro[MICROS];
+  struct micro_shape micro[MICROS];
   int64_t limits[RANKS_MOST];
   uint32_t ops[2 * BLOCKS + 2];
   struct plan_request request;
@@ -28,7 +28,7 @@ struct job {
 
 static void open_job(struct job *job, int32_t n_ranks) {
   *job = (struct job){.model = make_tiny_model(BLOCKS, draw(2))};
-  for (int32_t i = 0; i < MICROS; i++) job->micro[i] = (struct plan_micro){2, 8, 16, 16};
+  for (int32_t i = 0; i < MICROS; i++) job->micro[i] = micro_shape_make(2, 8, 16, 16);
   for (int32_t l = 0; l < job->model->n_layers; l++)
     job->ops[l] = recompute_get_ops(&job->model->layers[l], PARAMS_RECOMPUTE_FULL);
   for (int32_t r = 0; r < n_ranks; r++) job->limits[r] = INT64_MAX;

@@ -51,8 +51,8 @@ static void put_two_moves(struct plan *plan, const struct model *model) {
 
 static void test_by_hand(void) {
   struct model *model = make_tiny_model(4, false);
-  struct plan_micro micro[4];
-  for (int i = 0; i < 4; i++) micro[i] = (struct plan_micro){1, 8, 8, 8};
+  struct micro_shape micro[4];
+  for (int i = 0; i < 4; i++) micro[i] = micro_shape_make(1, 8, 8, 8);
   struct plan_request request = {.model = model, .n_ranks = 2, .n_stages = 2, .n_micro = 4, .micro = micro};
   struct plan *plan = NULL;
   struct dag *dag = NULL;

@@ -19,8 +19,8 @@ struct step_case {
 
 static void open_case(struct step_case *c, const char *planner, int32_t p, int32_t m) {
   *c = (struct step_case){.model = make_tiny_model(p, false)};
-  struct plan_micro *micro = MEM_NEW(struct plan_micro, m);
-  for (int32_t i = 0; i < m; i++) micro[i] = (struct plan_micro){1, 4, 4, 4};
+  struct micro_shape *micro = MEM_NEW(struct micro_shape, m);
+  for (int32_t i = 0; i < m; i++) micro[i] = micro_shape_make(1, 4, 4, 4);
   struct plan_request request = {
       .model = c->model, .n_ranks = p, .n_stages = p, .partition.kind = PARAMS_CUT_EVEN, .n_micro = m, .micro = micro};
   int status = planner_run(planner, &request, &c->plan);

@@ -33,9 +33,9 @@ static struct model *make_sized(int blocks, const struct table *t, struct cost *
   return model;
 }
 
-static struct plan_micro *make_micros(int32_t m) {
-  struct plan_micro *micro = MEM_NEW(struct plan_micro, m);
-  for (int32_t i = 0; i < m; i++) micro[i] = (struct plan_micro){2, LENGTH, 2 * LENGTH, 2 * LENGTH};
+static struct micro_shape *make_micros(int32_t m) {
+  struct micro_shape *micro = MEM_NEW(struct micro_shape, m);
+  for (int32_t i = 0; i < m; i++) micro[i] = micro_shape_make(2, LENGTH, 2 * LENGTH, 2 * LENGTH);
   return micro;
 }
 
@@ -86,7 +86,7 @@ static void test_textbook(void) {
         struct table table = {KEPT, t->to_weight ? KEPT : 0, PARAMETERS, 0};
         struct cost *cost;
         struct model *model = make_sized(2 * p, &table, &cost, p);
-        struct plan_micro *micro = make_micros(m);
+        struct micro_shape *micro = make_micros(m);
         struct plan_request request = {.model = model,
                                        .params = get_test_params(),
                                        .n_ranks = p,
@@ -141,18 +141,18 @@ static void give_own_sizes(struct model *model) {
   for (int32_t l = 0; l < model->n_layers; l++) {
     struct footprint f;
     struct layer *layer = &model->layers[l];
-    footprint_layer(model, layer, 2, LENGTH, 0, 0, &f);
+    footprint_layer(model, layer, micro_shape_fill(2, LENGTH), 0, 0, &f);
     layer->sizes = (struct layer_sizes){.kept = f.bytes[REGION_KEEP_INPUT] + f.bytes[REGION_KEEP_WEIGHT],
                                         .kept_weight = f.bytes[REGION_KEEP_WEIGHT],
                                         .parameters = layer->n_floats * (int64_t)sizeof(float),
-                                        .output = footprint_boundary(model, 2, LENGTH)};
+                                        .output = footprint_boundary(model, micro_shape_fill(2, LENGTH))};
   }
   for (int32_t l = 0; l < model->n_layers; l++) model->layers[l].has_sizes = true;
 }
 
 static void compare_layouts(const char *planner, int blocks, int32_t p, int32_t m) {
   struct model *model = make_tiny_model(blocks, false), *given = make_tiny_model(blocks, false);
-  struct plan_micro *micro = make_micros(m);
+  struct micro_shape *micro = make_micros(m);
   struct plan_request request = {.model = model,
                                  .params = get_test_params(),
                                  .n_ranks = p,
@@ -194,7 +194,7 @@ static void test_recompute(void) {
   const struct table table = {KEPT, WEIGHT, PARAMETERS, 0};
   struct cost *cost;
   struct model *model = make_sized(P, &table, &cost, P);
-  struct plan_micro *micro = make_micros(M);
+  struct micro_shape *micro = make_micros(M);
   uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
   for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL);
   int64_t fixed = 4 * 2 * PARAMETERS, limits[P], each = 2 * KEPT;
@@ -236,7 +236,7 @@ static void test_adapipe(void) {
   const struct table table = {KEPT, WEIGHT, PARAMETERS, 0};
   struct cost *cost;
   struct model *model = make_sized(P * LAYERS / 2, &table, &cost, P);
-  struct plan_micro *micro = make_micros(5);
+  struct micro_shape *micro = make_micros(5);
   int64_t limits[P] = {0, INT64_MAX};
   uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
   for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL);

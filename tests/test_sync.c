@@ -13,7 +13,7 @@ struct sync_case {
 
 static struct plan *make_plan(const struct train_job *job, const char *planner, const struct model *model,
                               const struct batch *batch) {
-  struct plan_micro *micro = train_list_shapes(batch);
+  struct micro_shape *micro = train_list_shapes(batch);
   struct plan_request request = {.model = model,
                                  .params = get_test_params(),
                                  .n_ranks = job->size,

@@ -26,7 +26,7 @@ static struct cost *make_cost(const char *yaml, const struct model *model, int32
 /* NULL when the planner declines. */
 static struct plan *make_plan(const char *planner, const struct model *model, int32_t p, const struct batch *batch,
                               bool clip) {
-  struct plan_micro *micro = train_list_shapes(batch);
+  struct micro_shape *micro = train_list_shapes(batch);
   struct plan_request request = {.model = model,
                                  .params = get_test_params(),
                                  .n_ranks = p,

@@ -47,8 +47,8 @@ static void check_path(const char *name, const struct dag *dag, const struct sim
 
 static void run_case(const char *planner, int32_t p, int32_t m, uint32_t trial) {
   struct model *model = make_tiny_model(2 * p, false);
-  struct plan_micro *micro = MEM_NEW(struct plan_micro, m);
-  for (int32_t i = 0; i < m; i++) micro[i] = (struct plan_micro){1, 4, 4, 4};
+  struct micro_shape *micro = MEM_NEW(struct micro_shape, m);
+  for (int32_t i = 0; i < m; i++) micro[i] = micro_shape_make(1, 4, 4, 4);
   struct plan_request request = {.model = model,
                                  .n_ranks = p,
                                  .n_stages = p,

@@ -138,7 +138,7 @@ static void test_by_hand(const struct train_job *job) {
                          .steps = 1};
   run_case(job, &c);
   struct model *model = train_make_model(c.json);
-  struct plan_micro micro = {1, 6, 6, 6};
+  struct micro_shape micro = micro_shape_fill(1, 6);
   struct plan_request request = {.model = model,
                                  .n_ranks = 2,
                                  .n_stages = 2,
@@ -189,7 +189,8 @@ static void test_shapes(const struct train_job *job) {
   run_case(job, &fewer);
   struct model *model = train_make_model(fewer.json);
   struct batch batch = make_step(&fewer, model, 0);
-  T_CHECK(batch.n_micro == 3 && batch.micro[0].rows == 3 && batch.micro[1].rows == 3 && batch.micro[2].rows == 2,
+  T_CHECK(batch.n_micro == 3 && batch.micro[0].shape.rows == 3 && batch.micro[1].shape.rows == 3 &&
+              batch.micro[2].shape.rows == 2,
           "8 rows are %d micro-batches", batch.n_micro);
   batch_fini(&batch);
   model_destroy(&model);
@@ -200,7 +201,7 @@ static struct plan *draw_plan(const struct model *model, int size) {
   for (;;) {
     struct plan *plan = make_random_plan(model);
     if (plan->n_ranks == size && !plan->forward_only) {
-      for (int32_t i = 0; i < plan->n_micro; i++) plan->micro[i] = (struct plan_micro){2, 7, 14, 14};
+      for (int32_t i = 0; i < plan->n_micro; i++) plan->micro[i] = micro_shape_make(2, 7, 14, 14);
       plan_freeze(plan);
       return plan;
     }

@@ -229,8 +229,9 @@ static void test_padding(const struct train_job *job, const char *json) {
   int64_t changed = 0;
   for (int32_t i = 0; i < b.batch.n_micro; i++) {
     const struct micro_batch *micro = &b.batch.micro[i];
-    for (int32_t at = 0; at < micro->rows * micro->length; at++)
-      if (at % micro->length >= micro->lengths[at / micro->length]) micro->token[at] = 1 + (int32_t)(++changed % 60);
+    for (int32_t at = 0; at < micro->shape.rows * micro->shape.length; at++)
+      if (at % micro->shape.length >= micro->lengths[at / micro->shape.length])
+        micro->token[at] = 1 + (int32_t)(++changed % 60);
   }
   T_CHECK(changed > 10, "only %lld tokens of padding", (long long)changed);
   struct trainer_result x = train_gradients(&a.side, &a.batch), y = train_gradients(&b.side, &b.batch);

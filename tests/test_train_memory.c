@@ -16,7 +16,7 @@ static struct batch make_lengths(const struct model *model, uint64_t seed) {
 }
 
 static struct dag *make_graph(const struct plan *plan, const struct model *model, const struct batch *batch) {
-  struct plan_micro *micro = train_list_shapes(batch);
+  struct micro_shape *micro = train_list_shapes(batch);
   struct plan *real = plan_dup_with_micro(plan, micro);
   struct dag *dag = NULL;
   T_CHECK(dag_build(real, model, &dag) == STATUS_OK, "%s", error_text());
@@ -82,7 +82,7 @@ static void test_peaks(const struct train_job *job, const char *planner, double 
 /* ---- limits ---- */
 
 static struct plan_request make_request(const struct train_job *job, const struct model *model,
-                                        const struct plan_micro *micro, int32_t n, const int64_t *limits) {
+                                        const struct micro_shape *micro, int32_t n, const int64_t *limits) {
   return (struct plan_request){.model = model,
                                .n_ranks = job->size,
                                .n_stages = job->size,
@@ -107,7 +107,7 @@ static void check_refusal(const struct train_job *job, const struct plan_request
   T_CHECK(strstr(text, rank) && strstr(text, over), "who lacks how much is not in: %s", text);
   T_CHECK(strstr(text, " stage ") && strstr(text, " micro-batch "), "the node is not in: %s", text);
   T_CHECK(fit && strstr(fit, peak) && strstr(fit, "data.micro_batch 1"), "what would fit is not in: %s", text);
-  struct plan_micro *micro;
+  struct micro_shape *micro;
   struct plan_request smaller = *request;
   smaller.n_micro = planner_make_worst(ROWS, 1, TIME, &micro);
   smaller.micro = micro;
@@ -118,7 +118,7 @@ static void check_refusal(const struct train_job *job, const struct plan_request
 
 static void test_limits(const struct train_job *job) {
   struct model *model = train_make_model(json);
-  struct plan_micro *micro;
+  struct micro_shape *micro;
   int32_t n = planner_make_worst(ROWS, MICRO_ROWS, TIME, &micro);
   int64_t *limits = MEM_NEW(int64_t, job->size), *peaks = MEM_NEW(int64_t, job->size);
   struct plan_request request = make_request(job, model, micro, n, NULL);

@@ -20,7 +20,8 @@ struct trace_case {
 
 static inline struct trace_case make_trace_case(int n_ranks) {
   struct trace_case c = {.model = make_tiny_model(8, false)};
-  const struct plan_micro micro[3] = {{2, 8, 16, 16}, {2, 8, 16, 16}, {1, 6, 6, 5}};
+  const struct micro_shape micro[3] = {micro_shape_make(2, 8, 16, 16), micro_shape_make(2, 8, 16, 16),
+                                       micro_shape_make(1, 6, 6, 5)};
   struct plan_request request = {.model = c.model,
                                  .n_ranks = n_ranks,
                                  .n_stages = n_ranks,

@@ -111,11 +111,9 @@ static inline struct batch train_make_batch(const struct train_rows *r, int64_t 
 }
 
 /* Shapes of the batch's micro-batches, owned by the caller. */
-static inline struct plan_micro *train_list_shapes(const struct batch *batch) {
-  struct plan_micro *micro = MEM_NEW(struct plan_micro, batch->n_micro);
-  for (int32_t i = 0; i < batch->n_micro; i++)
-    micro[i] = (struct plan_micro){batch->micro[i].rows, batch->micro[i].length, batch->micro[i].tokens,
-                                   batch->micro[i].labels};
+static inline struct micro_shape *train_list_shapes(const struct batch *batch) {
+  struct micro_shape *micro = MEM_NEW(struct micro_shape, batch->n_micro);
+  for (int32_t i = 0; i < batch->n_micro; i++) micro[i] = batch->micro[i].shape;
   return micro;
 }
 
@@ -176,7 +174,7 @@ static inline struct train_side train_open_plan(struct comm *comm, const struct 
 /* Plan (the same on every rank) and trainer for batches cut as this one is. */
 static inline struct train_side train_open(struct comm *comm, const struct model *model,
                                            const struct train_setup *setup, const struct batch *batch) {
-  struct plan_micro *micro = train_list_shapes(batch);
+  struct micro_shape *micro = train_list_shapes(batch);
   struct plan_request request = {.model = model,
                                  .n_ranks = comm_get_size(comm),
                                  .n_stages = comm_get_size(comm),

@@ -26,7 +26,7 @@ struct plan_job {
   char *json, *notes;
   struct model *model;
   struct cost *cost;
-  struct plan_micro *micro;
+  struct micro_shape *micro;
   int64_t *limits;
   struct deck_request request;
 };

@@ -38,7 +38,7 @@ struct profile_job {
   struct device_config config;
   int64_t length;
   /* What to measure, the same on all ranks. */
-  struct profile_point points[PROFILE_MAX_POINTS];
+  struct micro_shape points[PROFILE_MAX_POINTS];
   int n_points;
   bool ops_only;
   struct profile *profile; /* rank 0: what the file had, then what it is to have */
@@ -152,13 +152,13 @@ static bool has_rest(const struct profile *profile, int size) {
 /* The points that the file lacks; the grid's only when one of the deck's own does. */
 static void list_missing(struct profile_job *job) {
   const struct params *p = &job->params;
-  struct profile_point points[PROFILE_MAX_POINTS];
+  struct micro_shape points[PROFILE_MAX_POINTS];
   int64_t rows = p->data.micro_batch < p->data.global_batch ? p->data.micro_batch : p->data.global_batch;
   int n_own, n = profile_list_points(rows, p->data.global_batch % rows, job->length, points, &n_own);
   bool lacks = false;
   job->n_points = 0;
   for (int i = 0; i < n; i++) {
-    bool has = profile_has_point(job->profile, job->model, points[i].rows, points[i].length);
+    bool has = profile_has_point(job->profile, job->model, points[i]);
     if (i < n_own && !has) lacks = true;
     if (!has && lacks) job->points[job->n_points++] = points[i];
   }
@@ -206,8 +206,8 @@ static int measure_all(struct profile_job *job) {
 static void print_result(const struct profile_job *job) {
   const struct params *p = &job->params;
   int64_t rows = p->data.micro_batch < p->data.global_batch ? p->data.micro_batch : p->data.global_batch;
-  struct profile_report report = {job->profile, job->model,       rows, job->length, job->path,
-                                  job->notes,   job->n_points > 0};
+  struct profile_report report = {job->profile, job->model, micro_shape_fill(rows, job->length),
+                                  job->path,    job->notes, job->n_points > 0};
   char *text = job->options->json ? profile_report_format_json(&report) : profile_report_format(&report);
   fputs(text, stdout);
   mem_free(text);

@@ -148,23 +148,21 @@ bool cost_knows_ops(const struct cost *cost) { return cost->source->knows_ops; }
 
 /* ---- compute ---- */
 
-double cost_get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass, int64_t rows,
-                   int64_t length) {
-  return cost->source->get_op(cost, rank, layer, op, pass, rows, length) / cost->speeds[rank];
+double cost_get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass,
+                   struct micro_shape shape) {
+  return cost->source->get_op(cost, rank, layer, op, pass, shape) / cost->speeds[rank];
 }
 
-double cost_get_layer(const struct cost *cost, int32_t rank, int32_t layer, enum pass pass, int64_t rows,
-                      int64_t length) {
+double cost_get_layer(const struct cost *cost, int32_t rank, int32_t layer, enum pass pass, struct micro_shape shape) {
   double sum = 0;
-  for (int o = 0; o < cost->model->layers[layer].n_ops; o++)
-    sum += cost_get_op(cost, rank, layer, o, pass, rows, length);
+  for (int o = 0; o < cost->model->layers[layer].n_ops; o++) sum += cost_get_op(cost, rank, layer, o, pass, shape);
   return sum;
 }
 
-double cost_get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded, int64_t rows,
-                          int64_t length) {
+double cost_get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded,
+                          struct micro_shape shape) {
   if (!discarded) return 0;
-  return cost->source->get_recompute(cost, rank, layer, discarded, rows, length) / cost->speeds[rank];
+  return cost->source->get_recompute(cost, rank, layer, discarded, shape) / cost->speeds[rank];
 }
 
 bool cost_ranks_alike(const struct cost *cost, int32_t a, int32_t b) {

@@ -6,6 +6,7 @@
 #ifndef PENSTOCK_COST_COST_H
 #define PENSTOCK_COST_COST_H
 
+#include "model/micro_shape.h"
 #include "model/model.h"
 #include "model/pass.h"
 
@@ -50,14 +51,13 @@ bool cost_knows_ops(const struct cost *cost);
 
 /* Seconds of one op of a layer in a pass on a rank; 0 where it has nothing to do. With a source that knows whole layers only
  * (uniform, table), a layer's time is that of its first op and the others' are 0. */
-double cost_get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass, int64_t rows,
-                   int64_t length);
+double cost_get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass,
+                   struct micro_shape shape);
 /* Seconds of a layer's pass: the sum over its ops. */
-double cost_get_layer(const struct cost *cost, int32_t rank, int32_t layer, enum pass pass, int64_t rows,
-                      int64_t length);
+double cost_get_layer(const struct cost *cost, int32_t rank, int32_t layer, enum pass pass, struct micro_shape shape);
 /* Seconds to rebuild what `discarded` (a bit an op) says that a layer's forward did not keep, 0 for none. */
-double cost_get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded, int64_t rows,
-                          int64_t length);
+double cost_get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded,
+                          struct micro_shape shape);
 /* True when recomputation costs the whole share of a stage as soon as anything of it is discarded (uniform). */
 bool cost_recomputes_whole(const struct cost *cost);
 

@@ -33,16 +33,16 @@ static double fit_rows(const struct cost_shape_point *points, int64_t first, int
   return cost_fit_line(column, n, work);
 }
 
-double cost_fit_surface(const struct cost_shape_point *points, int64_t n, int64_t rows, int64_t length,
+double cost_fit_surface(const struct cost_shape_point *points, int64_t n, struct micro_shape shape,
                         cost_work_function *get_work, const void *context) {
   struct cost_point across[COST_FIT_MOST_LENGTHS];
   int n_lengths = 0;
   for (int64_t first = 0, end; first < n && n_lengths < COST_FIT_MOST_LENGTHS; first = end) {
     for (end = first; end < n && points[end].length == points[first].length;) end++;
-    double work = get_work(context, rows, points[first].length);
+    double work = get_work(context, micro_shape_fill(shape.rows, points[first].length));
     across[n_lengths++] = (struct cost_point){work, fit_rows(points, first, end, work)};
   }
-  return cost_fit_line(across, n_lengths, get_work(context, rows, length));
+  return cost_fit_line(across, n_lengths, get_work(context, shape));
 }
 
 void cost_fit_link(const struct cost_point *points, int64_t n, struct cost_link *link) {

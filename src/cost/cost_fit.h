@@ -27,11 +27,11 @@ struct cost_shape_point {
 };
 enum { COST_FIT_MOST_LENGTHS = 64 };
 
-/* Work of rows x length tokens; grows with both. */
-typedef double cost_work_function(const void *context, int64_t rows, int64_t length);
+/* Work of a micro-batch; grows with rows and length. */
+typedef double cost_work_function(const void *context, struct micro_shape shape);
 /* Points sorted by length, then rows, no two of one shape, n >= 1; of lengths beyond the first COST_FIT_MOST_LENGTHS nothing
  * is used. */
-double cost_fit_surface(const struct cost_shape_point *points, int64_t n, int64_t rows, int64_t length,
+double cost_fit_surface(const struct cost_shape_point *points, int64_t n, struct micro_shape shape,
                         cost_work_function *get_work, const void *context);
 
 /* Latency and bandwidth that make the relative errors smallest, in squares. One size alone, or times that do not rise with

@@ -88,21 +88,21 @@ static double get_seconds(const struct analytic *a, enum op_kind kind, const str
   return a->preset->start_s + (compute > memory ? compute : memory);
 }
 
-static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass, int64_t rows,
-                     int64_t length) {
+static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass,
+                     struct micro_shape shape) {
   const struct layer *l = &cost->model->layers[layer];
   struct op_work work[PASS_COUNT];
   (void)rank;
-  op_work_count(cost->model, l, &l->ops[op], rows, length, work);
+  op_work_count(cost->model, l, &l->ops[op], shape, work);
   return get_seconds(cost->data, l->ops[op].kind, &work[pass]);
 }
 
-static double get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded, int64_t rows,
-                            int64_t length) {
+static double get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded,
+                            struct micro_shape shape) {
   const struct layer *l = &cost->model->layers[layer];
   double sum = 0;
   for (int o = 0; o < l->n_ops; o++)
-    if (footprint_is_rebuilt(l, o, discarded)) sum += get_op(cost, rank, layer, o, PASS_FORWARD, rows, length);
+    if (footprint_is_rebuilt(l, o, discarded)) sum += get_op(cost, rank, layer, o, PASS_FORWARD, shape);
   return sum;
 }
 

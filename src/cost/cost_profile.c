@@ -49,12 +49,12 @@ struct op_place {
   enum pass pass;
 };
 
-static double get_work(const void *context, int64_t rows, int64_t length) {
+static double get_work(const void *context, struct micro_shape shape) {
   const struct op_place *place = context;
   struct op_work work[PASS_COUNT];
-  op_work_count(place->model, place->layer, place->op, rows, length, work);
+  op_work_count(place->model, place->layer, place->op, shape, work);
   const struct op_work *own = &work[place->pass];
-  return own->flops > 0 ? own->flops : own->bytes > 0 ? own->bytes : (double)rows * (double)length;
+  return own->flops > 0 ? own->flops : own->bytes > 0 ? own->bytes : (double)micro_shape_count_positions(shape);
 }
 
 /* ---- points ---- */
@@ -91,7 +91,8 @@ static int64_t take_ops(struct measured *m, const struct model *model, const str
     const struct profile_op *row = &profile->ops[i];
     struct op_place place;
     if (!find_place(model, row, &place)) continue;
-    struct cost_shape_point point = {row->rows, row->length, {get_work(&place, row->rows, row->length), row->seconds}};
+    struct cost_shape_point point = {
+        row->rows, row->length, {get_work(&place, profile_op_get_shape(row)), row->seconds}};
     add_point(&m->ops[row->layer][row->op][row->pass], &point);
     n++;
   }
@@ -130,7 +131,7 @@ static void take_scales(struct measured *m, const struct model *model) {
           const struct cost_shape_point *p = &m->ops[kind][o][pass].points[i];
           enum op_kind op = model->layers[l].ops[o].kind;
           seconds[op] += p->at.seconds;
-          counted[op] += cost_preset.get_op(&m->preset, 0, l, o, (enum pass)pass, p->rows, p->length);
+          counted[op] += cost_preset.get_op(&m->preset, 0, l, o, (enum pass)pass, micro_shape_fill(p->rows, p->length));
         }
   }
   for (int op = 0; op < OP_KIND_COUNT; op++) {
@@ -153,7 +154,7 @@ static char *list_lacking(const struct measured *m, const struct model *model) {
     int32_t l = find_layer(model, (enum layer_kind)kind);
     for (int o = 0; l >= 0 && o < model->layers[l].n_ops; o++)
       for (int pass = 0; pass < PASS_COUNT; pass++) {
-        bool works = cost_preset.get_op(&m->preset, 0, l, o, (enum pass)pass, 1, 1) > 0;
+        bool works = cost_preset.get_op(&m->preset, 0, l, o, (enum pass)pass, micro_shape_fill(1, 1)) > 0;
         if (m->ops[kind][o][pass].n || !works || n++ >= MOST_NAMES) continue;
         char *longer =
             mem_format("%s%s%s.%s %s", text ? text : "", text ? ", " : "", layer_kind_get_name((enum layer_kind)kind),
@@ -361,23 +362,22 @@ static void destroy(struct cost *cost) {
   mem_free(m);
 }
 
-static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass, int64_t rows,
-                     int64_t length) {
+static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass,
+                     struct micro_shape shape) {
   const struct measured *m = cost->data;
   const struct layer *l = &cost->model->layers[layer];
   const struct op_points *list = &m->ops[l->kind][op][pass];
-  if (list->n == 0)
-    return m->scale[l->ops[op].kind] * cost_preset.get_op(&m->preset, rank, layer, op, pass, rows, length);
+  if (list->n == 0) return m->scale[l->ops[op].kind] * cost_preset.get_op(&m->preset, rank, layer, op, pass, shape);
   struct op_place place = {cost->model, l, &l->ops[op], pass};
-  return cost_fit_surface(list->points, list->n, rows, length, get_work, &place);
+  return cost_fit_surface(list->points, list->n, shape, get_work, &place);
 }
 
-static double get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded, int64_t rows,
-                            int64_t length) {
+static double get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded,
+                            struct micro_shape shape) {
   const struct layer *l = &cost->model->layers[layer];
   double sum = 0;
   for (int o = 0; o < l->n_ops; o++)
-    if (footprint_is_rebuilt(l, o, discarded)) sum += get_op(cost, rank, layer, o, PASS_FORWARD, rows, length);
+    if (footprint_is_rebuilt(l, o, discarded)) sum += get_op(cost, rank, layer, o, PASS_FORWARD, shape);
   return sum;
 }
 

@@ -10,10 +10,10 @@ struct cost_source {
   int (*create)(struct cost *cost, const struct params *params, const struct cost_measured *measured, char **notes);
   void (*destroy)(struct cost *cost);
   /* At speed 1; see cost.h. */
-  double (*get_op)(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass, int64_t rows,
-                   int64_t length);
-  double (*get_recompute)(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded, int64_t rows,
-                          int64_t length);
+  double (*get_op)(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass,
+                   struct micro_shape shape);
+  double (*get_recompute)(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded,
+                          struct micro_shape shape);
   /* Whether get_op and get_recompute give the same for both ranks. NULL: for any two. */
   bool (*ranks_alike)(const struct cost *cost, int32_t a, int32_t b);
   /* At speed 1, of n parameters. NULL: no time. */

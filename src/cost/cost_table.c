@@ -162,17 +162,17 @@ static double get_value(const struct cost *cost, int32_t layer, enum column colu
   return ((const struct row *)cost->data)[layer].values[column];
 }
 
-static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass, int64_t rows,
-                     int64_t length) {
+static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass,
+                     struct micro_shape shape) {
   static const enum column columns[PASS_COUNT] = {
       [PASS_FORWARD] = COLUMN_forward_ms, [PASS_INPUT] = COLUMN_input_ms, [PASS_WEIGHT] = COLUMN_weight_ms};
-  (void)rank, (void)rows, (void)length;
+  (void)rank, (void)shape;
   return op == 0 ? get_value(cost, layer, columns[pass]) * 1e-3 : 0;
 }
 
-static double get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded, int64_t rows,
-                            int64_t length) {
-  (void)rank, (void)discarded, (void)rows, (void)length;
+static double get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded,
+                            struct micro_shape shape) {
+  (void)rank, (void)discarded, (void)shape;
   return get_value(cost, layer, COLUMN_recompute_ms) * 1e-3;
 }
 

@@ -40,18 +40,18 @@ static double get_part(const struct cost *cost, enum params_time time, int32_t r
   return u->seconds[time][rank] * cost->n_ranks / (double)cost->n_body;
 }
 
-static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass, int64_t rows,
-                     int64_t length) {
+static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass,
+                     struct micro_shape shape) {
   static const enum params_time times[PASS_COUNT] = {[PASS_FORWARD] = PARAMS_TIME_forward_ms,
                                                      [PASS_INPUT] = PARAMS_TIME_input_ms,
                                                      [PASS_WEIGHT] = PARAMS_TIME_weight_ms};
-  (void)rows, (void)length;
+  (void)shape;
   return op == 0 ? get_part(cost, times[pass], rank, layer) : 0;
 }
 
-static double get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded, int64_t rows,
-                            int64_t length) {
-  (void)discarded, (void)rows, (void)length;
+static double get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded,
+                            struct micro_shape shape) {
+  (void)discarded, (void)shape;
   return get_part(cost, PARAMS_TIME_recompute_ms, rank, layer);
 }
 

@@ -76,29 +76,30 @@ char *profile_describe_model(const struct model *model) {
 
 /* ---- rows ---- */
 
-static bool is_same(const struct profile_op *op, enum layer_kind layer, int row, enum pass pass, int64_t rows,
-                    int64_t length) {
-  return op->layer == layer && op->op == row && op->pass == pass && op->rows == rows && op->length == length;
+static bool is_same(const struct profile_op *op, enum layer_kind layer, int row, enum pass pass,
+                    struct micro_shape shape) {
+  return op->layer == layer && op->op == row && op->pass == pass && op->rows == shape.rows &&
+         op->length == shape.length;
 }
 
 const struct profile_op *profile_find_op(const struct profile *profile, enum layer_kind layer, int op, enum pass pass,
-                                         int64_t rows, int64_t length) {
+                                         struct micro_shape shape) {
   for (int64_t i = 0; i < profile->n_ops; i++)
-    if (is_same(&profile->ops[i], layer, op, pass, rows, length)) return &profile->ops[i];
+    if (is_same(&profile->ops[i], layer, op, pass, shape)) return &profile->ops[i];
   return NULL;
 }
 
-static bool has_layer(const struct profile *profile, const struct layer *layer, int64_t rows, int64_t length) {
+static bool has_layer(const struct profile *profile, const struct layer *layer, struct micro_shape shape) {
   for (int o = 0; o < layer->n_ops; o++)
     for (int pass = 0; pass < PASS_COUNT; pass++)
-      if (!profile_find_op(profile, layer->kind, o, (enum pass)pass, rows, length)) return false;
+      if (!profile_find_op(profile, layer->kind, o, (enum pass)pass, shape)) return false;
   return true;
 }
 
-bool profile_has_point(const struct profile *profile, const struct model *model, int64_t rows, int64_t length) {
+bool profile_has_point(const struct profile *profile, const struct model *model, struct micro_shape shape) {
   for (int kind = 0; kind < LAYER_KIND_COUNT; kind++) {
     const struct layer *layer = find_layer(model, (enum layer_kind)kind);
-    if (layer && !has_layer(profile, layer, rows, length)) return false;
+    if (layer && !has_layer(profile, layer, shape)) return false;
   }
   return true;
 }
@@ -108,7 +109,8 @@ void profile_put_ops(struct profile *profile, const struct profile_op *ops, int6
   for (int64_t i = 0; i < n; i++) {
     const struct profile_op *op = &ops[i];
     int64_t at = 0;
-    while (at < profile->n_ops && !is_same(&profile->ops[at], op->layer, op->op, op->pass, op->rows, op->length)) at++;
+    while (at < profile->n_ops && !is_same(&profile->ops[at], op->layer, op->op, op->pass, profile_op_get_shape(op)))
+      at++;
     profile->ops[at] = *op;
     if (at == profile->n_ops) profile->n_ops++;
   }

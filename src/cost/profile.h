@@ -81,11 +81,16 @@ void profile_destroy(struct profile **profile);
 /* What profile->model says of a model; owned by the caller. */
 char *profile_describe_model(const struct model *model);
 
+/* What a row was measured of: rows without padding. */
+static inline struct micro_shape profile_op_get_shape(const struct profile_op *op) {
+  return micro_shape_fill(op->rows, op->length);
+}
+
 /* The row of an op, NULL when it was not measured. */
 const struct profile_op *profile_find_op(const struct profile *profile, enum layer_kind layer, int op, enum pass pass,
-                                         int64_t rows, int64_t length);
-/* True when all ops of all kinds of layers of the model are there in all passes for rows x length tokens. */
-bool profile_has_point(const struct profile *profile, const struct model *model, int64_t rows, int64_t length);
+                                         struct micro_shape shape);
+/* True when all ops of all kinds of layers of the model are there in all passes for the rows and length of a shape. */
+bool profile_has_point(const struct profile *profile, const struct model *model, struct micro_shape shape);
 
 /* Adds n rows of ops, each in the place of one of the same op, pass and shape where there is one. */
 void profile_put_ops(struct profile *profile, const struct profile_op *ops, int64_t n);

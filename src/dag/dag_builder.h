@@ -7,7 +7,7 @@
 /* A rows x length, and what is discarded, that micro-batches have; many have the same. */
 struct dag_shape {
   int32_t micro; /* one of them */
-  int32_t rows, length;
+  struct micro_shape shape;
 };
 
 enum { TIE_EMBEDDING, TIE_HEAD, TIE_COUNT };

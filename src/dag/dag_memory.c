@@ -242,8 +242,8 @@ static void measure_regions(struct table *t) {
       discarded[l] = b->plan->forward_only ? 0 : plan_get_discarded(b->plan, l, b->shapes[k].micro);
     for (int32_t s = 0; s < b->plan->n_stages; s++) {
       const struct plan_stage *stage = &b->plan->stages[s];
-      footprint_stage(b->model, stage->first_layer, stage->n_layers, b->shapes[k].rows, b->shapes[k].length,
-                      discarded + stage->first_layer, b->plan->moved ? b->plan->moved + stage->first_layer : NULL,
+      footprint_stage(b->model, stage->first_layer, stage->n_layers, b->shapes[k].shape, discarded + stage->first_layer,
+                      b->plan->moved ? b->plan->moved + stage->first_layer : NULL,
                       &t->regions[(size_t)s * (size_t)b->n_shapes + (size_t)k]);
     }
   }

@@ -11,15 +11,15 @@ const enum buffer_kind dag_block_kinds[DAG_BLOCK_PARTS] = {BUFFER_INPUT, BUFFER_
 int64_t dag_measure_block(const struct plan *plan, const struct model *model, int32_t stage, int32_t micro,
                           int64_t bytes[DAG_BLOCK_PARTS]) {
   const struct plan_stage *s = &plan->stages[stage];
-  const struct plan_micro *m = &plan->micro[micro];
+  const struct micro_shape *m = &plan->micro[micro];
   const uint32_t *moved = plan->moved + s->first_layer;
   uint32_t *discarded = MEM_NEW(uint32_t, s->n_layers);
   for (int32_t l = 0; l < s->n_layers; l++) discarded[l] = plan_get_discarded(plan, s->first_layer + l, micro);
   struct footprint_stage regions;
-  footprint_stage(model, s->first_layer, s->n_layers, m->rows, m->length, discarded, moved, &regions);
+  footprint_stage(model, s->first_layer, s->n_layers, *m, discarded, moved, &regions);
   mem_free(discarded);
   bool hidden = stage > 0 && (moved[0] >> FOOTPRINT_MOVES_HIDDEN & 1);
-  bytes[0] = hidden ? footprint_output(model, s->first_layer - 1, m->rows, m->length) : 0;
+  bytes[0] = hidden ? footprint_output(model, s->first_layer - 1, *m) : 0;
   bytes[1] = regions.move_input;
   bytes[2] = regions.move_weight;
   return bytes[0] + bytes[1] + bytes[2];

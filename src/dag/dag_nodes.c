@@ -7,13 +7,14 @@
 #include "model/footprint.h"
 
 struct shape_key {
-  int32_t rows, length, discards, micro;
+  struct micro_shape shape;
+  int32_t discards, micro;
 };
 
 static int compare_keys(const void *left, const void *right) {
   const struct shape_key *a = left, *b = right;
-  if (a->rows != b->rows) return a->rows < b->rows ? -1 : 1;
-  if (a->length != b->length) return a->length < b->length ? -1 : 1;
+  if (a->shape.rows != b->shape.rows) return a->shape.rows < b->shape.rows ? -1 : 1;
+  if (a->shape.length != b->shape.length) return a->shape.length < b->shape.length ? -1 : 1;
   if (a->discards != b->discards) return a->discards < b->discards ? -1 : 1;
   return 0;
 }
@@ -33,13 +34,12 @@ static void find_shapes(struct dag_builder *b) {
   struct shape_key *keys = MEM_NEW(struct shape_key, m);
   b->shape_of = MEM_NEW(int32_t, m);
   b->shapes = MEM_NEW(struct dag_shape, m);
-  for (int32_t i = 0; i < m; i++)
-    keys[i] = (struct shape_key){.rows = b->plan->micro[i].rows, .length = b->plan->micro[i].length, .micro = i};
+  for (int32_t i = 0; i < m; i++) keys[i] = (struct shape_key){.shape = b->plan->micro[i], .micro = i};
   number_discards(b->plan, keys);
   qsort(keys, (size_t)m, sizeof *keys, compare_keys);
   for (int32_t i = 0; i < m; i++) {
     if (i == 0 || compare_keys(&keys[i - 1], &keys[i]))
-      b->shapes[b->n_shapes++] = (struct dag_shape){keys[i].micro, keys[i].rows, keys[i].length};
+      b->shapes[b->n_shapes++] = (struct dag_shape){keys[i].micro, keys[i].shape};
     b->shape_of[keys[i].micro] = b->n_shapes - 1;
   }
   mem_free(keys);
@@ -48,7 +48,7 @@ static void find_shapes(struct dag_builder *b) {
 int64_t dag_builder_get_boundary(const struct dag_builder *b, int32_t stage, int32_t micro) {
   const struct plan_stage *s = &b->plan->stages[stage];
   const struct dag_shape *shape = &b->shapes[b->shape_of[micro]];
-  return footprint_output(b->model, s->first_layer + s->n_layers - 1, shape->rows, shape->length);
+  return footprint_output(b->model, s->first_layer + s->n_layers - 1, shape->shape);
 }
 
 static bool has_remote_tie(const struct dag_builder *b, int32_t ranks[TIE_COUNT]) {

@@ -58,22 +58,22 @@ void stage_prices_destroy(struct stage_prices **prices) {
 }
 
 static double sum_pass(const struct stage_prices *p, const struct plan_stage *stage, int32_t rank, enum pass pass,
-                       const struct plan_micro *micro) {
+                       const struct micro_shape *micro) {
   double sum = 0;
   for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
-    sum += cost_get_layer(p->cost, rank, l, pass, micro->rows, micro->length);
+    sum += cost_get_layer(p->cost, rank, l, pass, *micro);
   return sum * cost_get_share_factor(p->cost, pass, p->n_body[rank]);
 }
 
 static double sum_recompute(const struct stage_prices *p, int32_t s, int32_t rank, int32_t i) {
   const struct plan_stage *stage = &p->plan->stages[s];
-  const struct plan_micro *micro = &p->plan->micro[i];
+  const struct micro_shape *micro = &p->plan->micro[i];
   bool whole = cost_recomputes_whole(p->cost);
   double sum = 0;
   if (!plan_recomputes(p->plan, s, i)) return 0;
   for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
     uint32_t discarded = whole ? UINT32_MAX : plan_get_discarded(p->plan, l, i);
-    sum += cost_get_recompute(p->cost, rank, l, discarded, micro->rows, micro->length);
+    sum += cost_get_recompute(p->cost, rank, l, discarded, *micro);
   }
   return sum * cost_get_recompute_share_factor(p->cost, p->n_body[rank]);
 }
@@ -81,7 +81,7 @@ static double sum_recompute(const struct stage_prices *p, int32_t s, int32_t ran
 static struct answer *find_answer(struct stage_prices *p, int32_t s, int32_t i) {
   struct answer *a = &p->answers[s];
   const struct plan_stage *stage = &p->plan->stages[s];
-  const struct plan_micro *micro = &p->plan->micro[i];
+  const struct micro_shape *micro = &p->plan->micro[i];
   if (a->rows == micro->rows && a->length == micro->length && a->discards == p->discards[i]) return a;
   int32_t rank = plan_get_rank(p->plan, s);
   *a = (struct answer){.rows = micro->rows,

@@ -19,7 +19,8 @@ static void cut(struct batch *batch, int64_t first_sample, int64_t rows, int64_t
   batch->rows = rows;
   for (int32_t m = 0; m < n; m++) {
     int64_t left = rows - m * micro_batch;
-    batch->micro[m] = (struct micro_batch){.rows = (int32_t)(left < micro_batch ? left : micro_batch), .length = 1};
+    batch->micro[m] =
+        (struct micro_batch){.shape = {.rows = (int32_t)(left < micro_batch ? left : micro_batch), .length = 1}};
   }
 }
 
@@ -32,9 +33,8 @@ static void grow(struct batch *batch, int64_t count) {
 
 /* One row's part in its micro-batch's shape. */
 static void count_row(struct micro_batch *micro, int32_t length, int32_t labels) {
-  if (length > micro->length) micro->length = length;
-  micro->tokens += length;
-  micro->labels += labels;
+  struct micro_shape *s = &micro->shape;
+  *s = micro_shape_make(s->rows, length > s->length ? length : s->length, s->tokens + length, s->labels + labels);
 }
 
 /* With all shapes known, gives each micro-batch its part of the buffer and adds up. */
@@ -43,17 +43,17 @@ static void lay_out(struct batch *batch, bool with_tokens) {
   batch->tokens = batch->labels = 0;
   for (int32_t m = 0; m < batch->n_micro; m++) {
     const struct micro_batch *micro = &batch->micro[m];
-    batch->tokens += micro->tokens;
-    batch->labels += micro->labels;
-    if (with_tokens) count += 2 * (int64_t)micro->rows * micro->length;
+    batch->tokens += micro->shape.tokens;
+    batch->labels += micro->shape.labels;
+    if (with_tokens) count += 2 * micro_shape_count_positions(micro->shape);
   }
   grow(batch, count);
   int32_t *at = batch->buffer;
   for (int32_t m = 0; m < batch->n_micro; m++) {
     struct micro_batch *micro = &batch->micro[m];
-    int64_t size = (int64_t)micro->rows * micro->length;
+    int64_t size = micro_shape_count_positions(micro->shape);
     micro->lengths = at;
-    at += micro->rows;
+    at += micro->shape.rows;
     if (!with_tokens) continue;
     micro->token = at;
     micro->label = at + size;
@@ -92,9 +92,9 @@ int batch_build(const struct dataset *dataset, int64_t first_sample, int64_t glo
   for (int64_t r = 0; r < global_batch && !status; r++) {
     struct dataset_row row;
     struct micro_batch *micro = &batch->micro[r / micro_batch];
-    int64_t at = r % micro_batch * micro->length;
+    int64_t at = r % micro_batch * micro->shape.length;
     dataset_locate(dataset, first_sample + r, &row);
-    if (row.length > micro->length) /* another length than a moment ago */
+    if (row.length > micro->shape.length) /* another length than a moment ago */
       status = error_raise(STATUS_FAILED, "the token files changed while they were read");
     else
       status = dataset_read(dataset, &row, micro->token + at, micro->label + at);
@@ -136,7 +136,7 @@ int batch_build_from_arrays(int64_t rows, int64_t time, const int32_t *token, co
   for (int64_t r = 0; r < rows; r++) {
     struct micro_batch *micro = &batch->micro[r / micro_batch];
     int32_t length = lengths ? lengths[r] : (int32_t)time;
-    int64_t at = r % micro_batch * micro->length;
+    int64_t at = r % micro_batch * micro->shape.length;
     micro->lengths[r % micro_batch] = length;
     memcpy(micro->token + at, token + r * time, sizeof(int32_t) * (size_t)length);
     memcpy(micro->label + at, label + r * time, sizeof(int32_t) * (size_t)length);

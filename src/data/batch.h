@@ -4,15 +4,16 @@
 #ifndef PENSTOCK_DATA_BATCH_H
 #define PENSTOCK_DATA_BATCH_H
 
+#include "model/micro_shape.h"
+
 #include <stdint.h>
 
 struct dataset;
 
 struct micro_batch {
-  int32_t rows, length;   /* length: of the longest row, at least 1 */
-  int64_t tokens, labels; /* real inputs; labels other than -100 */
-  int32_t *lengths;       /* [rows] real inputs of each */
-  int32_t *token, *label; /* [rows * length], NULL in shapes; padding has token 0 and label -100 */
+  struct micro_shape shape; /* labels: those other than -100 */
+  int32_t *lengths;         /* [rows] real inputs of each */
+  int32_t *token, *label;   /* [rows * length], NULL in shapes; padding has token 0 and label -100 */
 };
 
 /* All arrays lie in one buffer that is used again by the next batch_build into the same struct. Begin with

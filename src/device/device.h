@@ -4,6 +4,7 @@
 #ifndef PENSTOCK_DEVICE_DEVICE_H
 #define PENSTOCK_DEVICE_DEVICE_H
 
+#include "model/micro_shape.h"
 #include "model/model.h"
 #include "model/pass.h"
 
@@ -16,7 +17,7 @@ struct pool;
 
 /* A micro-batch as ops see it. Borrowed. */
 struct op_batch {
-  int32_t rows, length;
+  struct micro_shape shape;
   const int32_t *lengths; /* [rows] */
   const int32_t *tokens;  /* [rows*length], embedding only */
   const int32_t *labels;  /* [rows*length], head only */

@@ -7,7 +7,7 @@
 
 typedef void op_function(struct pool *pool, const struct op_call *call);
 
-static int64_t count_tokens(const struct op_call *call) { return (int64_t)call->batch->rows * call->batch->length; }
+static int64_t count_tokens(const struct op_call *call) { return micro_shape_count_positions(call->batch->shape); }
 
 static int64_t get_width(const struct op_call *call, int act) { return call->layer->acts[act].width; }
 
@@ -15,13 +15,14 @@ static int64_t get_width(const struct op_call *call, int act) { return call->lay
 static float *pick(float *const *arrays, int index) { return index < 0 ? NULL : arrays[index]; }
 
 static void embed_forward(struct pool *pool, const struct op_call *c) {
-  embed_forward_cpu(pool, c->batch->rows, c->batch->length, c->config->hidden, c->batch->tokens,
+  embed_forward_cpu(pool, c->batch->shape.rows, c->batch->shape.length, c->config->hidden, c->batch->tokens,
                     c->weight[c->op->weight], pick(c->weight, c->op->bias), c->act[c->op->out]);
 }
 
 static void embed_weight(struct pool *pool, const struct op_call *c) {
-  embed_weight_cpu(pool, c->batch->rows, c->batch->length, c->config->hidden, c->batch->tokens, c->batch->lengths,
-                   c->grad[c->op->out], c->weight_grad[c->op->weight], pick(c->weight_grad, c->op->bias));
+  embed_weight_cpu(pool, c->batch->shape.rows, c->batch->shape.length, c->config->hidden, c->batch->tokens,
+                   c->batch->lengths, c->grad[c->op->out], c->weight_grad[c->op->weight],
+                   pick(c->weight_grad, c->op->bias));
 }
 
 static void norm_forward(struct pool *pool, const struct op_call *c) {
@@ -76,8 +77,8 @@ static void product_weight(struct pool *pool, const struct op_call *c) {
 /* Queries and keys turn; the heads of both lie side by side. */
 static void rope_turn(struct pool *pool, const struct op_call *c, bool inverse, float *qkv) {
   const struct model_config *m = c->config;
-  rope_cpu(pool, c->batch->rows, c->batch->length, m->n_heads + m->n_kv_heads, m->head_dim, get_width(c, c->op->in),
-           m->rope_theta, inverse, qkv);
+  rope_cpu(pool, c->batch->shape.rows, c->batch->shape.length, m->n_heads + m->n_kv_heads, m->head_dim,
+           get_width(c, c->op->in), m->rope_theta, inverse, qkv);
 }
 
 static void rope_forward(struct pool *pool, const struct op_call *c) { rope_turn(pool, c, false, c->act[c->op->in]); }
@@ -86,8 +87,8 @@ static void rope_input(struct pool *pool, const struct op_call *c) { rope_turn(p
 
 static struct attention_shape get_attention_shape(const struct op_call *c) {
   const struct model_config *m = c->config;
-  return (struct attention_shape){c->batch->rows, c->batch->length, c->batch->lengths,
-                                  m->n_heads,     m->n_kv_heads,    m->head_dim};
+  return (struct attention_shape){c->batch->shape.rows, c->batch->shape.length, c->batch->lengths,
+                                  m->n_heads,           m->n_kv_heads,          m->head_dim};
 }
 
 static void attention_forward(struct pool *pool, const struct op_call *c) {

@@ -36,8 +36,8 @@ static void place_layers(struct walk *walk) {
   int64_t rebuild_input = 0, rebuild_weight = 0, grad_weight = 0;
   for (int32_t i = 0; i < run->n_layers; i++) {
     struct layer_place *p = &walk->places[i];
-    footprint_layer(model, &model->layers[run->first_layer + i], run->batch->rows, run->batch->length,
-                    get_discarded(walk, i), get_moved(walk, i), &p->footprint);
+    footprint_layer(model, &model->layers[run->first_layer + i], run->batch->shape, get_discarded(walk, i),
+                    get_moved(walk, i), &p->footprint);
     p->keep_input = keep_input;
     p->keep_weight = keep_weight;
     p->move_input = move_input;
@@ -166,7 +166,7 @@ void stage_pass_run(enum node_kind kind, const struct stage_run *run) {
   if (run->n_layers == 0) return;
   struct walk walk = {.run = run, .kind = kind, .full = kind == NODE_B};
   walk.places = MEM_NEW(struct layer_place, run->n_layers);
-  walk.boundary = footprint_boundary(run->state->model, run->batch->rows, run->batch->length);
+  walk.boundary = footprint_boundary(run->state->model, run->batch->shape);
   place_layers(&walk);
   int32_t last = run->n_layers - 1;
   switch (kind) {

@@ -96,7 +96,7 @@ int trainer_build_batch(const struct trainer *t, const struct dataset *dataset, 
   return batch_build_shapes(dataset, first, rows, micro_batch, batch);
 }
 
-static bool has_shapes(const struct plan *plan, const struct plan_micro *micro, int32_t n) {
+static bool has_shapes(const struct plan *plan, const struct micro_shape *micro, int32_t n) {
   return plan && plan->n_micro == n && !memcmp(plan->micro, micro, sizeof *micro * (size_t)n);
 }
 
@@ -115,14 +115,8 @@ static void expect_graph(const struct trainer *t, struct step_graph *graph) {
 /* Makes the graph fit the batch, if it does not yet. */
 static int update_graph(struct trainer *t, const struct batch *batch, bool forward_only) {
   struct step_graph *graph = forward_only ? &t->evaluate : &t->train;
-  struct plan_micro *micro = MEM_NEW(struct plan_micro, batch->n_micro);
-  for (int32_t i = 0; i < batch->n_micro; i++) {
-    const struct micro_batch *b = &batch->micro[i];
-    micro[i].rows = b->rows;
-    micro[i].length = b->length;
-    micro[i].tokens = b->tokens;
-    micro[i].labels = b->labels;
-  }
+  struct micro_shape *micro = MEM_NEW(struct micro_shape, batch->n_micro);
+  for (int32_t i = 0; i < batch->n_micro; i++) micro[i] = batch->micro[i].shape;
   int status = STATUS_OK;
   if (!has_shapes(graph->plan, micro, batch->n_micro)) {
     destroy_graph(graph);
@@ -146,8 +140,7 @@ static struct op_batch *make_op_batches(const struct batch *batch) {
   struct op_batch *ops = MEM_NEW(struct op_batch, batch->n_micro);
   for (int32_t i = 0; i < batch->n_micro; i++) {
     const struct micro_batch *b = &batch->micro[i];
-    ops[i].rows = b->rows;
-    ops[i].length = b->length;
+    ops[i].shape = b->shape;
     ops[i].lengths = b->lengths;
     ops[i].tokens = b->token;
     ops[i].labels = b->label;

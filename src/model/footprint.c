@@ -78,9 +78,9 @@ static void lay_out_given(const struct layer *layer, bool discarded, bool moved,
   place_array(out, region_of_act(ACT_KEEP_WEIGHT, discarded, moved), sizes->kept_weight);
 }
 
-void footprint_layer(const struct model *model, const struct layer *layer, int64_t rows, int64_t length,
-                     uint32_t discarded, uint32_t moved, struct footprint *out) {
-  int64_t tokens = rows * length, scratch[3] = {0}, rebuild = 0;
+void footprint_layer(const struct model *model, const struct layer *layer, struct micro_shape shape, uint32_t discarded,
+                     uint32_t moved, struct footprint *out) {
+  int64_t tokens = micro_shape_count_positions(shape), scratch[3] = {0}, rebuild = 0;
   *out = (struct footprint){0};
   if (layer->has_sizes) {
     lay_out_given(layer, discarded, moved & ((1 << LAYER_MAX_ACTS) - 1), out);
@@ -106,35 +106,34 @@ void footprint_layer(const struct model *model, const struct layer *layer, int64
           place_array(out, (enum region)(REGION_FORWARD + pass), scratch[pass] * (int64_t)sizeof(float));
 }
 
-int64_t footprint_boundary(const struct model *model, int64_t rows, int64_t length) {
-  return footprint_round(rows * length * model->config.hidden * get_word(model));
+int64_t footprint_boundary(const struct model *model, struct micro_shape shape) {
+  return footprint_round(micro_shape_count_positions(shape) * model->config.hidden * get_word(model));
 }
 
-int64_t footprint_output(const struct model *model, int32_t layer, int64_t rows, int64_t length) {
+int64_t footprint_output(const struct model *model, int32_t layer, struct micro_shape shape) {
   const struct layer *l = &model->layers[layer];
-  return l->has_sizes ? footprint_round(l->sizes.output) : footprint_boundary(model, rows, length);
+  return l->has_sizes ? footprint_round(l->sizes.output) : footprint_boundary(model, shape);
 }
 
 /* The hidden states between the layers and their gradients. */
-static void add_hidden(const struct model *model, int32_t first, int32_t n, int64_t rows, int64_t length,
+static void add_hidden(const struct model *model, int32_t first, int32_t n, struct micro_shape shape,
                        const uint32_t *moved, struct footprint_stage *out) {
-  int64_t between = n > 1 ? n - 1 : 0,
-          boundary = footprint_is_given(model) ? 0 : footprint_boundary(model, rows, length);
+  int64_t between = n > 1 ? n - 1 : 0, boundary = footprint_is_given(model) ? 0 : footprint_boundary(model, shape);
   for (int32_t l = 1; l < n; l++) {
     bool moves = moved && moved[l] >> FOOTPRINT_MOVES_HIDDEN & 1;
-    *(moves ? &out->move_weight : &out->keep_weight) += footprint_output(model, first + l - 1, rows, length);
+    *(moves ? &out->move_weight : &out->keep_weight) += footprint_output(model, first + l - 1, shape);
   }
   out->grad_weight += between * boundary;
   out->work_backward += (between < 2 ? between : 2) * boundary;
 }
 
-void footprint_stage(const struct model *model, int32_t first, int32_t n, int64_t rows, int64_t length,
+void footprint_stage(const struct model *model, int32_t first, int32_t n, struct micro_shape shape,
                      const uint32_t *discarded, const uint32_t *moved, struct footprint_stage *out) {
   *out = (struct footprint_stage){0};
   for (int32_t l = first; l < first + n; l++) {
     struct footprint f;
-    footprint_layer(model, &model->layers[l], rows, length, discarded ? discarded[l - first] : 0,
-                    moved ? moved[l - first] : 0, &f);
+    footprint_layer(model, &model->layers[l], shape, discarded ? discarded[l - first] : 0, moved ? moved[l - first] : 0,
+                    &f);
     out->keep_input += f.bytes[REGION_KEEP_INPUT];
     out->keep_weight += f.bytes[REGION_KEEP_WEIGHT];
     out->move_input += f.bytes[REGION_MOVE_INPUT];
@@ -149,7 +148,7 @@ void footprint_stage(const struct model *model, int32_t first, int32_t n, int64_
     out->work_backward =
         max64(out->work_backward, f.bytes[REGION_GRAD_WEIGHT] + max64(f.bytes[REGION_INPUT], f.bytes[REGION_WEIGHT]));
   }
-  add_hidden(model, first, n, rows, length, moved, out);
+  add_hidden(model, first, n, shape, moved, out);
 }
 
 int64_t footprint_tied_floats(const struct model *model) {

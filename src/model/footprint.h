@@ -1,10 +1,11 @@
 /* Where a layer's activations and gradients lie, and how many bytes they take: one layout that planner, graph, simulator
  * and executor share, so that predicted and measured memory agree to the byte. Every array starts at a multiple of 64
- * bytes within its region, and regions are multiples of 64 bytes. Functions of (layer, rows, length) alone.
+ * bytes within its region, and regions are multiples of 64 bytes. Functions of a layer and a shape alone.
  */
 #ifndef PENSTOCK_MODEL_FOOTPRINT_H
 #define PENSTOCK_MODEL_FOOTPRINT_H
 
+#include "model/micro_shape.h"
 #include "model/model.h"
 
 enum { FOOTPRINT_ALIGN = 64 };
@@ -49,17 +50,17 @@ enum { FOOTPRINT_MOVES_HIDDEN = LAYER_MAX_ACTS };
 /* The bits that mean something for a layer: its activations, the hidden state; all that it keeps can move. */
 uint32_t footprint_get_movable(const struct layer *layer);
 
-/* Lays out one layer for a micro-batch of rows x length tokens. `discarded` has a bit for each op whose outputs the forward
+/* Lays out one layer for a micro-batch. `discarded` has a bit for each op whose outputs the forward
  * does not keep; `moved` is as above, 0: nothing leaves. */
-void footprint_layer(const struct model *model, const struct layer *layer, int64_t rows, int64_t length,
-                     uint32_t discarded, uint32_t moved, struct footprint *out);
+void footprint_layer(const struct model *model, const struct layer *layer, struct micro_shape shape, uint32_t discarded,
+                     uint32_t moved, struct footprint *out);
 /* True when R runs the op again: one of the arrays that it writes is kept for the backward and was discarded. An array that
  * several ops write (in place) is discarded when any of them is named. */
 bool footprint_is_rebuilt(const struct layer *layer, int op, uint32_t discarded);
 /* Bytes of the model's hidden state, or its gradient. */
-int64_t footprint_boundary(const struct model *model, int64_t rows, int64_t length);
+int64_t footprint_boundary(const struct model *model, struct micro_shape shape);
 /* The same where it leaves a layer: its given size, else the model's. */
-int64_t footprint_output(const struct model *model, int32_t layer, int64_t rows, int64_t length);
+int64_t footprint_output(const struct model *model, int32_t layer, struct micro_shape shape);
 
 /* True when the layers' sizes are given by hand (struct layer_sizes). Then a layer keeps these bytes and no others, discards
  * all of them as soon as one of its ops is discarded, moves all or none, has no workspace, and a stage holds the outputs
@@ -79,7 +80,7 @@ struct footprint_stage {
                             grad_weight + input or weight workspace, + up to two hidden-state gradients */
 };
 /* discarded[n], moved[n]: of each of the stage's layers; NULL: nothing. */
-void footprint_stage(const struct model *model, int32_t first, int32_t n, int64_t rows, int64_t length,
+void footprint_stage(const struct model *model, int32_t first, int32_t n, struct micro_shape shape,
                      const uint32_t *discarded, const uint32_t *moved, struct footprint_stage *out);
 
 /* Static bytes of a rank that holds the layers for which holds[layer] is true: parameters, gradients and two moments of each

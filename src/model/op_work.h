@@ -4,6 +4,7 @@
 #ifndef PENSTOCK_MODEL_OP_WORK_H
 #define PENSTOCK_MODEL_OP_WORK_H
 
+#include "model/micro_shape.h"
 #include "model/model.h"
 #include "model/pass.h"
 
@@ -12,12 +13,12 @@ struct op_work {
   double bytes; /* read and written once each, as from a memory that no cache stands before */
 };
 
-/* Counts one op of a layer for a micro-batch of rows x length tokens in 32-bit numbers: work[PASS_FORWARD], [PASS_INPUT],
- * [PASS_WEIGHT]. A product of T tokens by an [in, out] matrix takes 2 T in out in every pass; causal attention takes
- * 2 length x width a token in the forward and 2.5 times that in the input pass, which makes the scores again; the head
+/* Counts one op of a layer for a micro-batch in 32-bit numbers: work[PASS_FORWARD], [PASS_INPUT],
+ * [PASS_WEIGHT]. A product of T tokens by an [in, out] matrix takes 2 T in out in every pass; attention takes
+ * 4 x width a pair in the forward and 2.5 times that in the input pass, which makes the scores again; the head
  * makes its gradients in the forward, three products in all. */
-void op_work_count(const struct model *model, const struct layer *layer, const struct op *op, int64_t rows,
-                   int64_t length, struct op_work work[PASS_COUNT]);
+void op_work_count(const struct model *model, const struct layer *layer, const struct op *op, struct micro_shape shape,
+                   struct op_work work[PASS_COUNT]);
 
 /* The update of n parameters with their gradients and moments. */
 struct op_work op_work_count_update(int64_t n);

@@ -99,7 +99,7 @@ struct plan *plan_dup(const struct plan *plan) {
   return p;
 }
 
-struct plan *plan_dup_with_micro(const struct plan *plan, const struct plan_micro *micro) {
+struct plan *plan_dup_with_micro(const struct plan *plan, const struct micro_shape *micro) {
   struct plan *copy = plan_dup(plan);
   memcpy(copy->micro, micro, sizeof *micro * (size_t)plan->n_micro);
   if (plan->hash) plan_freeze(copy);

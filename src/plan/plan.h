@@ -4,6 +4,7 @@
 #ifndef PENSTOCK_PLAN_PLAN_H
 #define PENSTOCK_PLAN_PLAN_H
 
+#include "model/micro_shape.h"
 #include "plan/node_kind.h"
 
 #include <stdbool.h>
@@ -21,12 +22,6 @@ struct plan_stage {
 enum { PLAN_PACE_MOST = 1024 };
 struct plan_pace {
   int32_t forward, rebuild, input, weight;
-};
-
-struct plan_micro {
-  int32_t rows, length; /* padded length */
-  int64_t tokens;       /* real tokens */
-  int64_t labels;
 };
 
 /* What the forward discards of a layer's op outputs, for a range of micro-batches, and R rebuilds. */
@@ -91,7 +86,8 @@ struct plan_int64 {
 #define PLAN_INT64_FIELDS(F) F(plan_int64, value)
 #define PLAN_STAGE_FIELDS(F) F(plan_stage, first_layer) F(plan_stage, n_layers)
 #define PLAN_PACE_FIELDS(F) F(plan_pace, forward) F(plan_pace, rebuild) F(plan_pace, input) F(plan_pace, weight)
-#define PLAN_MICRO_FIELDS(F) F(plan_micro, rows) F(plan_micro, length) F(plan_micro, tokens) F(plan_micro, labels)
+#define PLAN_MICRO_FIELDS(F)                                                                                           \
+  F(micro_shape, rows) F(micro_shape, length) F(micro_shape, tokens) F(micro_shape, labels) F(micro_shape, pairs)
 #define PLAN_ACTION_FIELDS(F) F(plan_action, kind) F(plan_action, stage) F(plan_action, micro)
 #define PLAN_RECOMPUTE_FIELDS(F)                                                                                       \
   F(plan_recompute, layer) F(plan_recompute, first_micro) F(plan_recompute, last_micro) F(plan_recompute, ops)
@@ -138,7 +134,7 @@ struct plan {
   struct plan_pace *pace;    /* [n_stages] */
   int32_t *replica_offset;   /* [n_stages+1] into replica_rank: the ranks that hold a stage (one each for now) */
   int32_t *replica_rank;     /* [n_replicas] */
-  struct plan_micro *micro;  /* [n_micro] */
+  struct micro_shape *micro; /* [n_micro] */
   int64_t *order_offset;     /* [n_ranks+1] into order: each rank's compute nodes in order */
   struct plan_action *order; /* [n_actions] */
   struct plan_recompute *recompute; /* [n_recompute] each layer and micro-batch in one row at most */
@@ -179,7 +175,7 @@ int64_t plan_measure_kept(const struct plan *plan, const struct model *model, in
 /* The stage that holds a layer. */
 int32_t plan_get_stage(const struct plan *plan, int32_t layer);
 /* A plan of the same shape for other micro-batches of the same count (a step's real lengths), frozen if `plan` is. */
-struct plan *plan_dup_with_micro(const struct plan *plan, const struct plan_micro *micro);
+struct plan *plan_dup_with_micro(const struct plan *plan, const struct micro_shape *micro);
 
 /* As bytes, for the broadcast: owned by the caller. Unpack makes a plan owned by the caller, the hash included; bytes that
  * are cut short, damaged (the hash tells, if the plan is frozen) or of another version are STATUS_FAILED. */
@@ -196,6 +192,6 @@ int plan_check_offsets(const struct plan *plan);
 int plan_check(const struct plan *plan);
 
 /* plan_forward.c: a plan for evaluation with the stages, ranks and limits of `plan`: forwards only, frozen. Owned by the caller. */
-struct plan *plan_make_forward(const struct plan *plan, int32_t n_micro, const struct plan_micro *micro);
+struct plan *plan_make_forward(const struct plan *plan, int32_t n_micro, const struct micro_shape *micro);
 
 #endif

@@ -58,7 +58,7 @@ static int check_replicas(const struct plan *plan) {
 
 static int check_micro(const struct plan *plan) {
   for (int32_t i = 0; i < plan->n_micro; i++) {
-    const struct plan_micro *micro = &plan->micro[i];
+    const struct micro_shape *micro = &plan->micro[i];
     if (micro->rows < 1 || micro->length < 1)
       return error_raise(STATUS_FAILED, "plan: micro-batch %d has %d rows of length %d, each must be at least 1",
                          (int)i, (int)micro->rows, (int)micro->length);
@@ -66,6 +66,12 @@ static int check_micro(const struct plan *plan) {
     if (micro->tokens < 0 || micro->tokens > places || micro->labels < 0 || micro->labels > places)
       return error_raise(STATUS_FAILED, "plan: micro-batch %d has %lld tokens and %lld labels in %lld places", (int)i,
                          (long long)micro->tokens, (long long)micro->labels, (long long)places);
+    if (micro->pairs < micro->tokens || micro->pairs > places * micro->length)
+      return error_raise(
+          STATUS_FAILED,
+          "plan: micro-batch %d has %lld pairs of attention, should be between %lld (each token and itself) and "
+          "%lld",
+          (int)i, (long long)micro->pairs, (long long)micro->tokens, (long long)(places * micro->length));
   }
   return STATUS_OK;
 }

@@ -27,7 +27,7 @@ static int64_t order_wave(const int32_t *stages, int32_t n_stages, int32_t n_mic
   return n;
 }
 
-struct plan *plan_make_forward(const struct plan *plan, int32_t n_micro, const struct plan_micro *micro) {
+struct plan *plan_make_forward(const struct plan *plan, int32_t n_micro, const struct micro_shape *micro) {
   int32_t p = plan->n_stages;
   struct plan *made = plan_create(plan->n_layers, p, plan->n_ranks, n_micro, (int64_t)p * n_micro);
   memcpy(made->planner, plan->planner, sizeof made->planner);

@@ -6,13 +6,13 @@
 
 int64_t plan_measure_kept(const struct plan *plan, const struct model *model, int32_t stage, int32_t micro) {
   const struct plan_stage *s = &plan->stages[stage];
-  const struct plan_micro *m = &plan->micro[micro];
+  const struct micro_shape *m = &plan->micro[micro];
   struct footprint_stage kept;
   uint32_t *discarded = MEM_NEW(uint32_t, s->n_layers);
   for (int32_t l = 0; l < s->n_layers; l++) discarded[l] = plan_get_discarded(plan, s->first_layer + l, micro);
-  footprint_stage(model, s->first_layer, s->n_layers, m->rows, m->length, discarded, NULL, &kept);
+  footprint_stage(model, s->first_layer, s->n_layers, *m, discarded, NULL, &kept);
   mem_free(discarded);
-  int64_t enters = stage > 0 ? footprint_output(model, s->first_layer - 1, m->rows, m->length) : 0;
+  int64_t enters = stage > 0 ? footprint_output(model, s->first_layer - 1, *m) : 0;
   return enters + kept.keep_input + kept.keep_weight;
 }
 

@@ -10,7 +10,7 @@
 /* True when the plan for micro-batches of `micro_batch` rows fits. */
 static bool would_fit(const char *planner, struct plan_request request, int64_t rows, int64_t micro_batch,
                       int64_t length) {
-  struct plan_micro *micro;
+  struct micro_shape *micro;
   struct plan *plan = NULL;
   struct dag *dag = NULL;
   request.n_micro = planner_make_worst(rows, micro_batch, length, &micro);

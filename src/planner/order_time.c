@@ -26,11 +26,11 @@ static double *at(const struct run *x, double *ends, int32_t stage, int32_t micr
 
 static double get_message(const struct run *x, int32_t from, int32_t to, int32_t micro) {
   const struct cost *cost = x->request->cost;
-  const struct plan_micro *m = &x->plan->micro[micro];
+  const struct micro_shape *m = &x->plan->micro[micro];
   if (!cost) return 0;
   int32_t lower = from < to ? from : to,
           layer = x->plan->stages[lower].first_layer + x->plan->stages[lower].n_layers - 1;
-  int64_t bytes = cost_get_output_bytes(cost, layer, footprint_boundary(x->request->model, m->rows, m->length));
+  int64_t bytes = cost_get_output_bytes(cost, layer, footprint_boundary(x->request->model, *m));
   return cost_get_message(cost, plan_get_rank(x->plan, from), plan_get_rank(x->plan, to), bytes);
 }
 

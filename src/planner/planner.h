@@ -21,7 +21,7 @@ struct plan_request {
   int32_t n_chunks; /* stages that a rank holds; 0: as many as the planner likes best, 1 where it has no mind */
   struct params_partition partition; /* how the layers are cut: the deck's, but where a planner tries another */
   int32_t n_micro;
-  const struct plan_micro *micro;         /* the worst micro-batches the deck allows */
+  const struct micro_shape *micro;        /* the worst micro-batches the deck allows */
   const int64_t *device_limit;            /* [n_ranks] bytes, INT64_MAX: none; NULL: none at all */
   const int64_t *host_limit, *disk_limit; /* the same for blocks that wait in host memory, and on disk */
   bool clip;
@@ -82,7 +82,7 @@ int planner_start(const struct plan_request *request, const char *name, int64_t 
 void planner_fill(const struct plan_request *request, const char *name, struct plan *plan);
 /* Cuts `rows` rows of `length` tokens into micro-batches of `micro_batch` rows: the worst that a deck allows, all labels
  * there. Returns how many; *micro is owned by the caller. */
-int32_t planner_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro);
+int32_t planner_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct micro_shape **micro);
 /* Adds a line to the request's notes, unless it is there. */
 void planner_note(const struct plan_request *request, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

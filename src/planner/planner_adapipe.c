@@ -96,8 +96,8 @@ static bool cut_tails(struct search *x, struct plan_stage *stages) {
 static void try_stages(struct search *x, const struct plan_stage *stages) {
   struct one_f_one_b times = one_f_one_b_create(x->n_stages, x->n_micro);
   bool fits = true;
-  const struct plan_micro *micro = stage_needs_get_micro(x->needs);
-  int64_t bytes = footprint_boundary(x->request->model, micro->rows, micro->length);
+  const struct micro_shape *micro = stage_needs_get_micro(x->needs);
+  int64_t bytes = footprint_boundary(x->request->model, *micro);
   for (int32_t s = 0; s < x->n_stages && fits; s++) {
     fits = price_stage(x, s, stages[s], &times.forward[s], &times.backward[s], NULL);
     if (s + 1 == x->n_stages || !x->request->cost) continue;

@@ -68,14 +68,12 @@ void planner_note(const struct plan_request *request, const char *format, ...) {
   *request->notes = longer;
 }
 
-int32_t planner_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct plan_micro **micro) {
+int32_t planner_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct micro_shape **micro) {
   int64_t n = (rows + micro_batch - 1) / micro_batch;
-  struct plan_micro *list = MEM_NEW(struct plan_micro, n);
+  struct micro_shape *list = MEM_NEW(struct micro_shape, n);
   for (int64_t i = 0; i < n; i++) {
     int64_t left = rows - i * micro_batch;
-    list[i].rows = (int32_t)(left < micro_batch ? left : micro_batch);
-    list[i].length = (int32_t)length;
-    list[i].tokens = list[i].labels = list[i].rows * length;
+    list[i] = micro_shape_fill(left < micro_batch ? left : micro_batch, length);
   }
   *micro = list;
   return (int32_t)n;

@@ -19,7 +19,7 @@ struct unit {
 
 struct stage_menu {
   const struct plan_request *request;
-  struct plan_micro micro;
+  struct micro_shape micro;
   int32_t rank, n_kinds;
   int32_t *n_units;            /* [n_layers] */
   struct unit *units;          /* [n_layers][LAYER_MAX_OPS] */
@@ -30,14 +30,14 @@ struct stage_menu {
 
 static int64_t count_kept(const struct stage_menu *m, const struct layer *layer, uint32_t discarded) {
   struct footprint f;
-  footprint_layer(m->request->model, layer, m->micro.rows, m->micro.length, discarded, 0, &f);
+  footprint_layer(m->request->model, layer, m->micro, discarded, 0, &f);
   return f.bytes[REGION_KEEP_INPUT] + f.bytes[REGION_KEEP_WEIGHT];
 }
 
 /* Without costs all ops are taken to be alike. */
 static double get_seconds(const struct stage_menu *m, int32_t l, uint32_t ops) {
   if (!m->request->cost) return __builtin_popcount(ops);
-  return cost_get_recompute(m->request->cost, m->rank, l, ops, m->micro.rows, m->micro.length);
+  return cost_get_recompute(m->request->cost, m->rank, l, ops, m->micro);
 }
 
 static int32_t find_kind(struct stage_menu *m, int64_t bytes, double seconds) {

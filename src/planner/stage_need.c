@@ -8,7 +8,7 @@
 
 struct stage_needs {
   const struct plan_request *request;
-  struct plan_micro micro;
+  struct micro_shape micro;
   int32_t n_stages;
   int32_t *alike;  /* [n_ranks] the row of sums that a rank has; ranks that are alike share one */
   double *seconds; /* [rows][PASS_COUNT][n_layers+1] sums over the layers before */
@@ -43,8 +43,8 @@ int64_t stage_need_get_discarded(const struct stage_need *need, int64_t limit) {
   return discarded == INT64_MAX ? -1 : discarded;
 }
 
-static struct plan_micro find_largest(const struct plan_request *request) {
-  struct plan_micro largest = request->micro[0];
+static struct micro_shape find_largest(const struct plan_request *request) {
+  struct micro_shape largest = request->micro[0];
   for (int32_t i = 1; i < request->n_micro; i++)
     if ((int64_t)request->micro[i].rows * request->micro[i].length > (int64_t)largest.rows * largest.length)
       largest = request->micro[i];
@@ -72,13 +72,13 @@ static void measure_layers(struct stage_needs *needs) {
   const struct model *model = needs->request->model;
   needs->kept = MEM_NEW(struct footprint_stage, model->n_layers);
   needs->discarding = MEM_NEW(struct footprint_stage, model->n_layers);
-  needs->boundary = footprint_is_given(model) ? 0 : footprint_boundary(model, needs->micro.rows, needs->micro.length);
+  needs->boundary = footprint_is_given(model) ? 0 : footprint_boundary(model, needs->micro);
   needs->outputs = MEM_NEW(int64_t, model->n_layers);
   for (int32_t l = 0; l < model->n_layers; l++) {
-    needs->outputs[l] = footprint_output(model, l, needs->micro.rows, needs->micro.length);
+    needs->outputs[l] = footprint_output(model, l, needs->micro);
     uint32_t all = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL);
-    footprint_stage(model, l, 1, needs->micro.rows, needs->micro.length, NULL, NULL, &needs->kept[l]);
-    footprint_stage(model, l, 1, needs->micro.rows, needs->micro.length, &all, NULL, &needs->discarding[l]);
+    footprint_stage(model, l, 1, needs->micro, NULL, NULL, &needs->kept[l]);
+    footprint_stage(model, l, 1, needs->micro, &all, NULL, &needs->discarding[l]);
   }
 }
 
@@ -92,7 +92,7 @@ static void sum_seconds(struct stage_needs *needs) {
       int32_t rank = firsts[row];
       double *sum = get_sums(needs, rank, pass);
       for (int32_t l = 0; l < r->model->n_layers; l++)
-        sum[l + 1] = sum[l] + cost_get_layer(r->cost, rank, l, pass, needs->micro.rows, needs->micro.length);
+        sum[l + 1] = sum[l] + cost_get_layer(r->cost, rank, l, pass, needs->micro);
     }
   mem_free(firsts);
 }
@@ -127,7 +127,7 @@ void stage_needs_destroy(struct stage_needs **needs) {
   *needs = NULL;
 }
 
-const struct plan_micro *stage_needs_get_micro(const struct stage_needs *needs) { return &needs->micro; }
+const struct micro_shape *stage_needs_get_micro(const struct stage_needs *needs) { return &needs->micro; }
 
 static double get_pass(const struct stage_needs *needs, int32_t rank, int32_t first, int32_t n, enum pass pass) {
   const double *sum = get_sums(needs, rank, pass);

@@ -27,7 +27,7 @@ struct stage_needs; /* of all stages of one request */
 struct stage_needs *stage_needs_create(const struct plan_request *request);
 void stage_needs_destroy(struct stage_needs **needs);
 /* The largest of the request's micro-batches. */
-const struct plan_micro *stage_needs_get_micro(const struct stage_needs *needs);
+const struct micro_shape *stage_needs_get_micro(const struct stage_needs *needs);
 /* Of layers first .. first+n-1 as a stage of that many in all, on that rank. */
 struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage, int32_t rank, int32_t first,
                                   int32_t n);

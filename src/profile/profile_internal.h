@@ -61,9 +61,9 @@ int profile_run_create(struct profile_work *w, const struct profile_piece *piece
 void profile_run_destroy(struct profile_run **run);
 struct rank_state *profile_run_get_state(const struct profile_run *run);
 /* Bytes of the device that a piece takes for a micro-batch, parameters included. */
-int64_t profile_run_get_peak(const struct profile_piece *piece, struct profile_point point);
+int64_t profile_run_get_peak(const struct profile_piece *piece, struct micro_shape point);
 /* Forgets times, and makes a micro-batch of random tokens. */
-void profile_run_set_point(struct profile_run *run, struct profile_point point);
+void profile_run_set_point(struct profile_run *run, struct micro_shape point);
 /* Forward, input and weight pass once; `*seconds` of them together. A status of this rank alone. */
 enum profile_run_way { PROFILE_RUN_WARM, PROFILE_RUN_TIME, PROFILE_RUN_COUNT };
 int profile_run_repeat(struct profile_run *run, enum profile_run_way way, double *seconds);

@@ -29,8 +29,8 @@ static int compare(const void *a, const void *b) {
 /* Sizes of messages: a word, from 1 KiB to 4 MiB, and what a stage of the deck sends; those that the device has room for
  * twice. Ascending. */
 static int list_sizes(const struct profile_work *w, int64_t sizes[MOST_SIZES]) {
-  const struct profile_point *point = &w->config->points[0];
-  int64_t hidden = footprint_boundary(w->config->model, point->rows, point->length);
+  const struct micro_shape *point = &w->config->points[0];
+  int64_t hidden = footprint_boundary(w->config->model, *point);
   int n = 0;
   sizes[n++] = WORD;
   for (int64_t bytes = 1 << 10; bytes <= 4 << 20; bytes *= 8) sizes[n++] = bytes;

@@ -13,22 +13,18 @@
 
 struct comm;
 
-/* Shapes of micro-batches. */
-struct profile_point {
-  int32_t rows, length;
-};
 enum { PROFILE_MAX_POINTS = 16 };
 /* profile_points.c: those to measure for a deck of `rows` rows a micro-batch (the last of a step `last_rows`) of up to
  * `length` tokens: the deck's own first (*n_own of them), then the grid around them. Returns how many. */
-int profile_list_points(int64_t rows, int64_t last_rows, int64_t length,
-                        struct profile_point points[PROFILE_MAX_POINTS], int *n_own);
+int profile_list_points(int64_t rows, int64_t last_rows, int64_t length, struct micro_shape points[PROFILE_MAX_POINTS],
+                        int *n_own);
 
 struct profile_config {
   struct comm *comm;
   const struct model *model;
   const char *backend;
   struct device_config device;
-  const struct profile_point *points; /* [n_points], the most important first; the same on all ranks */
+  const struct micro_shape *points; /* [n_points], the most important first; the same on all ranks */
   int n_points;
   bool ops_only;      /* no sweeps, messages, copies and disk */
   double seconds;     /* to spend; more when few repetitions take longer, or less of the last points is measured */

@@ -26,7 +26,7 @@ struct pieces {
   struct profile_piece list[MAX_PIECES];
 };
 
-static bool fits(const struct profile_work *w, const struct profile_piece *piece, struct profile_point point) {
+static bool fits(const struct profile_work *w, const struct profile_piece *piece, struct micro_shape point) {
   return profile_run_get_peak(piece, point) <= w->limit;
 }
 
@@ -43,7 +43,7 @@ static void cut(const struct model *model, int way, struct pieces *pieces) {
 }
 
 /* The first way of which every piece fits for the point, else the last. */
-static void choose_pieces(const struct profile_work *w, struct profile_point point, struct pieces *pieces) {
+static void choose_pieces(const struct profile_work *w, struct micro_shape point, struct pieces *pieces) {
   *pieces = (struct pieces){0};
   for (int way = 0; way < N_WAYS; way++) {
     if (!is_possible(w->config->model, way)) continue;
@@ -71,7 +71,7 @@ static int warm_up(struct profile_run *run, double *seconds) {
 }
 
 /* *once: of the slowest rank. */
-static int measure_point_all(struct profile_work *w, struct profile_run *run, struct profile_point point, double budget,
+static int measure_point_all(struct profile_work *w, struct profile_run *run, struct micro_shape point, double budget,
                              double *once) {
   struct profile_op *rows = MEM_NEW(struct profile_op, PROFILE_RUN_MAX_ROWS);
   double total, last, from = clock_now();
@@ -96,7 +96,7 @@ static int measure_point_all(struct profile_work *w, struct profile_run *run, st
 
 /* ---- all points ---- */
 
-static double count_tokens(struct profile_point point) { return (double)point.rows * point.length; }
+static double count_tokens(struct micro_shape point) { return (double)point.rows * point.length; }
 
 /* A point's part of the time: by its tokens, as it takes so long, and never too little for a median. */
 static double get_weight(const struct profile_work *w, int i) {
@@ -111,7 +111,7 @@ static double get_budget(const struct profile_work *w, int i, double end) {
 }
 
 /* Bytes for people. */
-static void note_memory(struct profile_work *w, const struct profile_piece *piece, struct profile_point point) {
+static void note_memory(struct profile_work *w, const struct profile_piece *piece, struct micro_shape point) {
   char needed[32], limit[32];
   bytes_format(profile_run_get_peak(piece, point), needed, sizeof needed);
   bytes_format(w->limit, limit, sizeof limit);
@@ -121,7 +121,7 @@ static void note_memory(struct profile_work *w, const struct profile_piece *piec
 
 /* True when the time that is left, and a little more, is too short for a point; all ranks together. What is short is always
  * measured. */
-static bool is_late_all(const struct profile_work *w, struct profile_point point, double per_token, double end) {
+static bool is_late_all(const struct profile_work *w, struct micro_shape point, double per_token, double end) {
   double needed = (1 + PROFILE_LEAST_REPETITIONS) * per_token * count_tokens(point);
   double slack = 0.1 * w->config->seconds, left = end - clock_now();
   return profile_get_most_all(w, needed - 0.2 * slack) > 0 && profile_get_most_all(w, needed - left - slack) > 0;
@@ -133,7 +133,7 @@ static int measure_points_all(struct profile_work *w, struct profile_run *run, c
   double per_token = 0; /* of one repetition of the first point, which is always measured */
   int status = STATUS_OK;
   for (int i = 0; i < c->n_points && !status; i++) {
-    struct profile_point point = c->points[i];
+    struct micro_shape point = c->points[i];
     double once = 0;
     if (!fits(w, piece, point)) {
       note_memory(w, piece, point);

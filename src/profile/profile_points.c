@@ -4,16 +4,16 @@
 /* The grid's lengths: whole, half, quarter; below that an op is mostly its start. */
 enum { N_LENGTHS = 3 };
 
-static int add_point(struct profile_point *points, int n, int64_t rows, int64_t length) {
+static int add_point(struct micro_shape *points, int n, int64_t rows, int64_t length) {
   if (rows < 1 || length < 1 || n == PROFILE_MAX_POINTS) return n;
   for (int i = 0; i < n; i++)
     if (points[i].rows == rows && points[i].length == length) return n;
-  points[n] = (struct profile_point){(int32_t)rows, (int32_t)length};
+  points[n] = micro_shape_fill(rows, length);
   return n + 1;
 }
 
-int profile_list_points(int64_t rows, int64_t last_rows, int64_t length,
-                        struct profile_point points[PROFILE_MAX_POINTS], int *n_own) {
+int profile_list_points(int64_t rows, int64_t last_rows, int64_t length, struct micro_shape points[PROFILE_MAX_POINTS],
+                        int *n_own) {
   int n = add_point(points, 0, rows, length);
   n = add_point(points, n, last_rows, length);
   *n_own = n;

@@ -64,10 +64,10 @@ static bool *list_layers(const struct profile_piece *piece) {
 
 static int64_t get_larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-int64_t profile_run_get_peak(const struct profile_piece *piece, struct profile_point point) {
+int64_t profile_run_get_peak(const struct profile_piece *piece, struct micro_shape point) {
   struct footprint_stage f;
-  footprint_stage(piece->model, piece->first_layer, piece->n_layers, point.rows, point.length, NULL, NULL, &f);
-  int64_t boundary = footprint_boundary(piece->model, point.rows, point.length);
+  footprint_stage(piece->model, piece->first_layer, piece->n_layers, point, NULL, NULL, &f);
+  int64_t boundary = footprint_boundary(piece->model, point);
   int64_t ends = (is_first(piece) ? 0 : 2) + (is_last(piece) ? 0 : 2);
   bool *holds = list_layers(piece);
   int64_t parameters = footprint_static(piece->model, holds);
@@ -79,7 +79,8 @@ static int take(struct profile_run *run, enum buffer_kind kind, int64_t bytes) {
   struct device *device = run->state->device;
   if (bytes == 0) return STATUS_OK;
   run->buffers[kind] = device->ops->alloc(device, bytes, buffer_kind_get_name(kind));
-  return run->buffers[kind] ? STATUS_OK : error_wrap("measuring %d x %d tokens", run->batch.rows, run->batch.length);
+  return run->buffers[kind] ? STATUS_OK
+                            : error_wrap("measuring %d x %d tokens", run->batch.shape.rows, run->batch.shape.length);
 }
 
 static void give(struct profile_run *run, enum buffer_kind kind) {
@@ -201,7 +202,7 @@ static void free_batch(struct profile_run *run) {
   mem_free(run->hidden);
 }
 
-static void make_batch(struct profile_run *run, struct profile_point point) {
+static void make_batch(struct profile_run *run, struct micro_shape point) {
   int64_t n = (int64_t)point.rows * point.length, vocab = run->piece.model->config.vocab_size;
   struct rng_key key = {.seed = 1, .purpose = RNG_PROFILE, .a = (uint32_t)run->work->rank};
   free_batch(run);
@@ -216,8 +217,7 @@ static void make_batch(struct profile_run *run, struct profile_point point) {
   }
   for (int64_t i = 0; i < run->boundary / (int64_t)sizeof(float); i++)
     run->hidden[i] = (float)(rng_uniform(&key, (uint64_t)(2 * n + i)) - 0.5);
-  run->batch = (struct op_batch){.rows = point.rows,
-                                 .length = point.length,
+  run->batch = (struct op_batch){.shape = point,
                                  .lengths = run->lengths,
                                  .tokens = run->tokens,
                                  .labels = run->labels,
@@ -234,11 +234,10 @@ static void clear_slots(struct profile_run *run) {
   }
 }
 
-void profile_run_set_point(struct profile_run *run, struct profile_point point) {
+void profile_run_set_point(struct profile_run *run, struct micro_shape point) {
   const struct profile_piece *piece = &run->piece;
-  footprint_stage(piece->model, piece->first_layer, piece->n_layers, point.rows, point.length, NULL, NULL,
-                  &run->regions);
-  run->boundary = footprint_boundary(piece->model, point.rows, point.length);
+  footprint_stage(piece->model, piece->first_layer, piece->n_layers, point, NULL, NULL, &run->regions);
+  run->boundary = footprint_boundary(piece->model, point);
   make_batch(run, point);
   clear_slots(run);
 }
@@ -247,7 +246,7 @@ void profile_run_set_point(struct profile_run *run, struct profile_point point) 
 
 /* All layers of a kind give samples of the same op; *sum grows by the median as often as the op is there. */
 static struct profile_op make_row(struct profile_run *run, enum layer_kind kind, int op, enum pass pass, double *sum) {
-  struct profile_op row = {kind, op, pass, run->batch.rows, run->batch.length, 0, 0, {0}};
+  struct profile_op row = {kind, op, pass, run->batch.shape.rows, run->batch.shape.length, 0, 0, {0}};
   struct profile_samples all = {0};
   int n = 0;
   for (int32_t i = 0; i < run->piece.n_layers; i++) {

@@ -42,8 +42,8 @@ static const struct rows_column stage_columns[] = {C(stage, stage, H5_INT32),   
 static const struct rows_column replica_columns[] = {C(replica, stage, H5_INT32), C(replica, replica, H5_INT32),
                                                      C(replica, rank, H5_INT32)};
 static const struct rows_column micro_columns[] = {C(micro, microbatch, H5_INT32), C(micro, rows, H5_INT32),
-                                                   C(micro, length, H5_INT32), C(micro, tokens, H5_INT64),
-                                                   C(micro, labels, H5_INT64)};
+                                                   C(micro, length, H5_INT32),     C(micro, tokens, H5_INT64),
+                                                   C(micro, labels, H5_INT64),     C(micro, pairs, H5_INT64)};
 static const struct rows_column recompute_columns[] = {
     C(recompute, layer, H5_INT32), C(recompute, op, H5_INT32), C(recompute, first_microbatch, H5_INT32),
     C(recompute, last_microbatch, H5_INT32), C(recompute, discard, H5_INT32)};
@@ -159,12 +159,13 @@ static int write_stages(struct h5_file *file, const struct plan *plan) {
 static int write_micros(struct h5_file *file, const struct plan *plan) {
   struct plan_file_micro *rows = MEM_NEW(struct plan_file_micro, plan->n_micro);
   for (int32_t m = 0; m < plan->n_micro; m++) {
-    const struct plan_micro *micro = &plan->micro[m];
+    const struct micro_shape *micro = &plan->micro[m];
     rows[m] = (struct plan_file_micro){.microbatch = m,
                                        .rows = micro->rows,
                                        .length = micro->length,
                                        .tokens = micro->tokens,
-                                       .labels = micro->labels};
+                                       .labels = micro->labels,
+                                       .pairs = micro->pairs};
   }
   return give_rows(file, &micros, rows, plan->n_micro);
 }
@@ -188,8 +189,8 @@ static int64_t count_kept(const struct plan *plan, const struct model *model, co
   int64_t most = 0;
   for (int32_t m = 0; m < plan->n_micro; m++) {
     struct footprint footprint;
-    footprint_layer(model, layer, plan->micro[m].rows, plan->micro[m].length,
-                    plan_get_discarded(plan, (int32_t)(layer - model->layers), m), 0, &footprint);
+    footprint_layer(model, layer, plan->micro[m], plan_get_discarded(plan, (int32_t)(layer - model->layers), m), 0,
+                    &footprint);
     int64_t kept = footprint.bytes[REGION_KEEP_INPUT] + footprint.bytes[REGION_KEEP_WEIGHT];
     if (kept > most) most = kept;
   }

@@ -117,8 +117,7 @@ static void fill_plan(const struct plan_file *file, struct plan *plan) {
   }
   for (int32_t i = 0; i < plan->n_micro; i++) {
     const struct plan_file_micro *m = &file->micro[i];
-    plan->micro[i] =
-        (struct plan_micro){.rows = m->rows, .length = m->length, .tokens = m->tokens, .labels = m->labels};
+    plan->micro[i] = micro_shape_make(m->rows, m->length, m->tokens, m->labels);
   }
   for (int32_t r = 0; r < plan->n_ranks; r++) {
     plan->device_limit[r] = read_limit(file->limits[r].device_bytes);

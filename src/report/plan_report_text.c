@@ -33,7 +33,7 @@ static struct stage_means *measure_stages(const struct plan_report *r) {
 }
 
 static void print_head(FILE *out, const struct plan_report *r) {
-  const struct plan_micro *micro = &r->plan->micro[0];
+  const struct micro_shape *micro = &r->plan->micro[0];
   fprintf(out, "plan %s: %d stages on %d ranks, %d micro-batches of %d x %d tokens; costs: %s\n", r->plan->planner,
           (int)r->plan->n_stages, (int)r->plan->n_ranks, (int)r->plan->n_micro, (int)micro->rows, (int)micro->length,
           r->cost_source);

@@ -38,10 +38,10 @@ static void print_rate(FILE *out, const struct op_work *work, const struct op *o
 static void print_op(FILE *out, const struct profile_report *r, const struct layer *layer, int o, double *sums) {
   struct op_work work[PASS_COUNT];
   const struct profile_op *found[PASS_COUNT];
-  op_work_count(r->model, layer, &layer->ops[o], r->rows, r->length, work);
+  op_work_count(r->model, layer, &layer->ops[o], r->shape, work);
   fprintf(out, "  %-10s %-11s", layer_kind_get_name(layer->kind), layer->ops[o].name);
   for (int pass = 0; pass < PASS_COUNT; pass++) {
-    found[pass] = profile_find_op(r->profile, layer->kind, o, (enum pass)pass, r->rows, r->length);
+    found[pass] = profile_find_op(r->profile, layer->kind, o, (enum pass)pass, r->shape);
     double seconds = found[pass] ? found[pass]->seconds : NAN;
     sums[pass] += seconds;
     fprintf(out, " %9.3f", 1e3 * seconds);
@@ -52,13 +52,14 @@ static void print_op(FILE *out, const struct profile_report *r, const struct lay
 }
 
 static void print_ops(FILE *out, const struct profile_report *r) {
-  fprintf(out, "\nops for %lld x %lld tokens, ms and per second:\n", (long long)r->rows, (long long)r->length);
+  fprintf(out, "\nops for %lld x %lld tokens, ms and per second:\n", (long long)r->shape.rows,
+          (long long)r->shape.length);
   fprintf(out, "  %-10s %-11s %9s %9s %9s %16s %16s %16s\n", "layer", "op", pass_names[0], pass_names[1], pass_names[2],
           pass_names[0], pass_names[1], pass_names[2]);
   for (int kind = 0; kind < LAYER_KIND_COUNT; kind++) {
     const struct layer *layer = find_layer(r->model, kind);
     double sums[PASS_COUNT] = {0};
-    if (!layer || !profile_find_op(r->profile, layer->kind, 0, PASS_FORWARD, r->rows, r->length)) continue;
+    if (!layer || !profile_find_op(r->profile, layer->kind, 0, PASS_FORWARD, r->shape)) continue;
     for (int o = 0; o < layer->n_ops; o++) print_op(out, r, layer, o, sums);
     fprintf(out, "  %-10s %-11s %9.3f %9.3f %9.3f\n", layer_kind_get_name(layer->kind), "all", 1e3 * sums[0],
             1e3 * sums[1], 1e3 * sums[2]);
@@ -66,15 +67,15 @@ static void print_ops(FILE *out, const struct profile_report *r) {
 }
 
 /* A line a shape: the layers' passes as a whole. */
-static void print_shape(FILE *out, const struct profile_report *r, int64_t rows, int64_t length) {
-  fprintf(out, "  %4lld x %-6lld", (long long)rows, (long long)length);
+static void print_shape(FILE *out, const struct profile_report *r, struct micro_shape shape) {
+  fprintf(out, "  %4lld x %-6lld", (long long)shape.rows, (long long)shape.length);
   for (int kind = 0; kind < LAYER_KIND_COUNT; kind++) {
     const struct layer *layer = find_layer(r->model, kind);
     double sum = 0;
     if (!layer) continue;
     for (int o = 0; o < layer->n_ops; o++)
       for (int pass = 0; pass < PASS_COUNT; pass++) {
-        const struct profile_op *op = profile_find_op(r->profile, layer->kind, o, (enum pass)pass, rows, length);
+        const struct profile_op *op = profile_find_op(r->profile, layer->kind, o, (enum pass)pass, shape);
         sum += op ? op->seconds : NAN;
       }
     fprintf(out, " %10.3f", 1e3 * sum);
@@ -92,7 +93,7 @@ static void print_shapes(FILE *out, const struct profile_report *r) {
     bool seen = false;
     for (int64_t k = 0; k < i && !seen; k++)
       seen = p->ops[k].rows == p->ops[i].rows && p->ops[k].length == p->ops[i].length;
-    if (!seen) print_shape(out, r, p->ops[i].rows, p->ops[i].length);
+    if (!seen) print_shape(out, r, profile_op_get_shape(&p->ops[i]));
   }
 }
 

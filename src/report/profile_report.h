@@ -7,7 +7,7 @@
 struct profile_report {
   const struct profile *profile;
   const struct model *model; /* of which it is */
-  int64_t rows, length;      /* the shape whose ops the text lists one by one */
+  struct micro_shape shape;  /* whose ops the text lists one by one */
   const char *path;          /* of the file */
   const char *notes;         /* what could not be measured, a line each; NULL: nothing to say */
   bool measured;             /* anew; false: the file had all */

@@ -69,7 +69,7 @@ static int64_t get_longest(const struct job *job, int n_files) {
 static int make_plan_all(struct job *job, int n_files) {
   const struct params *p = job->params;
   int size = comm_get_size(job->comm);
-  struct plan_micro *micro;
+  struct micro_shape *micro;
   int status = request_check_count(p, size);
   if (status) return comm_agree_all(job->comm, status);
   int32_t n_micro = planner_make_worst(p->data.global_batch, p->data.micro_batch, get_longest(job, n_files), &micro);

@@ -26,7 +26,7 @@ struct pricing {
 static void price_layer(const struct pricing *p, int32_t rank, int32_t l, int32_t micro, int64_t n_body,
                         struct stage_ops *sums) {
   const struct layer *layer = &p->model->layers[l];
-  const struct plan_micro *m = &p->plan->micro[micro];
+  const struct micro_shape *m = &p->plan->micro[micro];
   uint32_t discarded = plan_get_discarded(p->plan, l, micro);
   for (int o = 0; o < layer->n_ops; o++)
     for (int pass = 0; pass < PASS_REPORT_COUNT; pass++) {
@@ -35,12 +35,12 @@ static void price_layer(const struct pricing *p, int32_t rank, int32_t l, int32_
       int slot = op_times_slot(layer->kind, o, (enum pass)pass);
       sums->counts[slot]++;
       sums->seconds[slot] +=
-          cost_get_op(p->cost, rank, l, o, run_as, m->rows, m->length) * cost_get_share_factor(p->cost, run_as, n_body);
+          cost_get_op(p->cost, rank, l, o, run_as, *m) * cost_get_share_factor(p->cost, run_as, n_body);
     }
 }
 
 static bool is_like_before(const struct plan *plan, int32_t i) {
-  const struct plan_micro *a = &plan->micro[i], *b = &plan->micro[i - 1];
+  const struct micro_shape *a = &plan->micro[i], *b = &plan->micro[i - 1];
   return plan->n_recompute == 0 && a->rows == b->rows && a->length == b->length;
 }
 

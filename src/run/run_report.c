@@ -29,7 +29,7 @@ static void format_duration(double seconds, char text[32]) {
 static double get_batch_flops(const struct run *run, const struct batch *batch) {
   double flops = 0;
   for (int32_t i = 0; i < batch->n_micro; i++)
-    flops += model_get_flops(run->model, batch->micro[i].rows, batch->micro[i].lengths);
+    flops += model_get_flops(run->model, batch->micro[i].shape.rows, batch->micro[i].lengths);
   return flops;
 }
 

@@ -29,7 +29,7 @@ int predict_plan(struct plan *plan, const struct model *model, const struct cost
 /* Bytes of what an op writes that stay for the backward. An op in place writes what another has made. Where only the layer's
  * are known they are the first op's, as its times are. */
 static int64_t count_kept(const struct footprint *f, const struct layer *layer, const struct op *op,
-                          const struct plan_micro *micro) {
+                          const struct micro_shape *micro) {
   if (layer->has_sizes) return op == layer->ops ? f->bytes[REGION_KEEP_INPUT] + f->bytes[REGION_KEEP_WEIGHT] : 0;
   int acts[2] = {op->in == op->out ? -1 : op->out, op->stats};
   int64_t bytes = 0, tokens = (int64_t)micro->rows * micro->length;
@@ -57,19 +57,19 @@ static struct plan_file_cost *list_costs(const struct prediction *p, const struc
   const struct plan *plan = p->plan;
   struct plan_file_cost *rows = MEM_NEW(struct plan_file_cost, (int64_t)model->n_layers * LAYER_MAX_OPS);
   int32_t largest = find_largest(plan);
-  const struct plan_micro *micro = &plan->micro[largest];
+  const struct micro_shape *micro = &plan->micro[largest];
   *n = 0;
   for (int32_t l = 0; l < model->n_layers; l++) {
     const struct layer *layer = &model->layers[l];
     int32_t rank = plan_get_rank(plan, plan_get_stage(plan, l));
     int64_t n_body = dag_price_count_body(plan, model, rank);
     struct footprint f;
-    footprint_layer(model, layer, micro->rows, micro->length, plan_get_discarded(plan, l, largest), 0, &f);
+    footprint_layer(model, layer, *micro, plan_get_discarded(plan, l, largest), 0, &f);
     for (int32_t o = 0; o < layer->n_ops; o++) {
       double seconds[PASS_COUNT];
       for (enum pass pass = 0; pass < PASS_COUNT; pass++)
-        seconds[pass] = cost_get_op(cost, rank, l, o, pass, micro->rows, micro->length) *
-                        cost_get_share_factor(cost, pass, n_body) / p->time_scale;
+        seconds[pass] =
+            cost_get_op(cost, rank, l, o, pass, *micro) * cost_get_share_factor(cost, pass, n_body) / p->time_scale;
       rows[(*n)++] = (struct plan_file_cost){.layer = l,
                                              .op = o,
                                              .kind = (int8_t)layer->ops[o].kind,

@@ -49,7 +49,7 @@ struct deck_request {
  * STATUS_MISTAKE for a file that cannot be read, for an op that the model does not have, and for a stage that there is
  * not. request_close is harmless after that. */
 int request_open(const struct params *params, const struct model *model, int32_t n_ranks, int32_t n_micro,
-                 const struct plan_micro *micro, const int64_t *limits, struct deck_request *request);
+                 const struct micro_shape *micro, const int64_t *limits, struct deck_request *request);
 void request_close(struct deck_request *request);
 
 /* Plans and passes the plan and its graph through all checks; with recompute_as_needed recomputes on as few stages, from the

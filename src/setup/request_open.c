@@ -159,7 +159,7 @@ static void open_limits(const struct params *params, struct deck_request *reques
 }
 
 int request_open(const struct params *params, const struct model *model, int32_t n_ranks, int32_t n_micro,
-                 const struct plan_micro *micro, const int64_t *limits, struct deck_request *request) {
+                 const struct micro_shape *micro, const int64_t *limits, struct deck_request *request) {
   *request = (struct deck_request){.plan = make_request(params, n_ranks)};
   struct plan_request *plan = &request->plan;
   plan->model = model;

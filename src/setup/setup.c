@@ -179,7 +179,7 @@ int setup_plan_all(struct comm *comm, const char *planner, const struct plan_req
 
 /* The planner's request with the costs that it weighs; freed by request_close and cost_destroy. */
 static int open_request(const struct params *params, const struct model *model, int32_t n_ranks, int32_t n_micro,
-                        const struct plan_micro *micro, const int64_t *limits, struct deck_request *request,
+                        const struct micro_shape *micro, const int64_t *limits, struct deck_request *request,
                         struct cost **cost) {
   char *notes = NULL; /* they are about predictions */
   int status = request_open(params, model, n_ranks, n_micro, micro, limits, request);
@@ -203,7 +203,7 @@ static void warn_notes(const char *notes) {
 
 int setup_deck_plan_all(struct comm *comm, const struct params *params, const struct model *model, int64_t longest,
                         int64_t share_bytes, struct plan **plan) {
-  struct plan_micro *micro;
+  struct micro_shape *micro;
   int status = request_check_count(params, comm_get_size(comm));
   if (status) return status;
   struct deck_request request = {0};

@@ -97,7 +97,7 @@ void obscura_draft_order(const struct obscura *x, struct obscura_draft *d, int32
 /* Seconds to rebuild what a stage discards of a micro-batch. */
 static double price(const struct obscura *x, const struct obscura_draft *d, int32_t stage) {
   const struct cost *cost = x->request->cost;
-  const struct plan_micro *micro = stage_needs_get_micro(x->needs);
+  const struct micro_shape *micro = stage_needs_get_micro(x->needs);
   const struct plan_stage *s = &d->stages[stage];
   double sum = 0;
   int64_t n_body = 0;
@@ -105,16 +105,16 @@ static double price(const struct obscura *x, const struct obscura_draft *d, int3
   for (int32_t l = s->first_layer; l < s->first_layer + s->n_layers; l++) {
     any = any || d->ops[l];
     n_body += x->request->model->layers[l].block >= 0;
-    if (cost) sum += cost_get_recompute(cost, stage, l, whole ? UINT32_MAX : d->ops[l], micro->rows, micro->length);
+    if (cost) sum += cost_get_recompute(cost, stage, l, whole ? UINT32_MAX : d->ops[l], *micro);
   }
   if (!any) return 0;
   return cost ? sum * cost_get_recompute_share_factor(cost, n_body) : 1;
 }
 
 static int64_t count_kept(const struct obscura *x, int32_t l, uint32_t ops) {
-  const struct plan_micro *micro = stage_needs_get_micro(x->needs);
+  const struct micro_shape *micro = stage_needs_get_micro(x->needs);
   struct footprint f;
-  footprint_layer(x->request->model, &x->request->model->layers[l], micro->rows, micro->length, ops, 0, &f);
+  footprint_layer(x->request->model, &x->request->model->layers[l], *micro, ops, 0, &f);
   return f.bytes[REGION_KEEP_INPUT] + f.bytes[REGION_KEEP_WEIGHT];
 }
 
@@ -152,9 +152,9 @@ void obscura_draft_discard(const struct obscura *x, struct obscura_draft *d, int
 /* ---- what it takes ---- */
 
 static int64_t get_leaving(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
-  const struct plan_micro *micro = stage_needs_get_micro(x->needs);
+  const struct micro_shape *micro = stage_needs_get_micro(x->needs);
   int32_t last = d->stages[s].first_layer + d->stages[s].n_layers - 1;
-  return s + 1 < x->n_stages ? footprint_output(x->request->model, last, micro->rows, micro->length) : 0;
+  return s + 1 < x->n_stages ? footprint_output(x->request->model, last, *micro) : 0;
 }
 
 double obscura_draft_time(const struct obscura *x, const struct obscura_draft *d) {

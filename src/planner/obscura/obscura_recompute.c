@@ -27,8 +27,7 @@ int64_t obscura_get_discard(const struct obscura *x, const struct obscura_draft 
   if (d->lambda[s] <= 2 || limit == INT64_MAX) return stage_need_get_discarded(need, limit);
   double away = d->beta * (d->lambda[s] - 2), copies = need->copies - away;
   double leaves = s + 1 < x->n_stages ? (double)footprint_output(x->request->model, d->stages[s + 1].first_layer - 1,
-                                                                 stage_needs_get_micro(x->needs)->rows,
-                                                                 stage_needs_get_micro(x->needs)->length)
+                                                                 *stage_needs_get_micro(x->needs))
                                       : 0;
   double over = (double)need->fixed + copies * (double)need->keep + away * leaves - (double)limit;
   double backward = share(over + (double)need->work_backward, copies - 1);

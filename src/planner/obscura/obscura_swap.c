@@ -40,13 +40,12 @@ bool obscura_may_leave(const struct obscura *x, int32_t stage) {
 static int64_t measure_mask(const struct obscura *x, const struct obscura_draft *d, int32_t s, int32_t l,
                             uint32_t mask) {
   const struct model *model = x->request->model;
-  const struct plan_micro *micro = stage_needs_get_micro(x->needs);
+  const struct micro_shape *micro = stage_needs_get_micro(x->needs);
   struct footprint f;
-  footprint_layer(model, &model->layers[l], micro->rows, micro->length, d->ops[l], mask, &f);
+  footprint_layer(model, &model->layers[l], *micro, d->ops[l], mask, &f);
   int64_t bytes = f.bytes[REGION_MOVE_INPUT] + f.bytes[REGION_MOVE_WEIGHT];
   bool enters = l > 0 && (l > d->stages[s].first_layer || s > 0);
-  if (enters && (mask >> FOOTPRINT_MOVES_HIDDEN & 1))
-    bytes += footprint_output(model, l - 1, micro->rows, micro->length);
+  if (enters && (mask >> FOOTPRINT_MOVES_HIDDEN & 1)) bytes += footprint_output(model, l - 1, *micro);
   return bytes;
 }
 
@@ -91,8 +90,7 @@ double obscura_get_transfer(const struct obscura *x, const struct obscura_draft 
   double bytes = d->beta * (double)(d->needs[s].keep - d->discarded[s]);
   if (s + 1 < x->n_stages)
     bytes -= d->beta * (double)footprint_output(x->request->model, d->stages[s + 1].first_layer - 1,
-                                                stage_needs_get_micro(x->needs)->rows,
-                                                stage_needs_get_micro(x->needs)->length);
+                                                *stage_needs_get_micro(x->needs));
   if (d->tier == PLAN_TIER_RANK)
     return cost_get_block(x->request->cost, s, obscura_get_peer(x, d, s), (int64_t)bytes, d->beta);
   return cost_get_copy(x->request->cost, s, (int64_t)bytes, d->beta);
