@@ -16,7 +16,7 @@ static inline int32_t clamp_place(int64_t place, int32_t low, int32_t high) {
 
 /* Where the rank that keeps a block has room for it: from about when it leaves to about when it is back, or anywhere. */
 static inline void draw_peer(const struct plan *plan, const struct order_time *times, struct plan_move *m) {
-  int32_t own = plan_get_rank(plan, m->stage), p = plan->n_ranks, n;
+  int32_t own = plan_find_rank(plan, m->stage, m->micro), p = plan->n_ranks, n;
   do m->peer = (own + 1 + draw(p - 1)) % p;
   while (plan->order_offset[m->peer] == plan->order_offset[m->peer + 1] && draw(8));
   n = (int32_t)(plan->order_offset[m->peer + 1] - plan->order_offset[m->peer]);

@@ -105,7 +105,7 @@ static int32_t count_most(const struct plan *plan, int32_t rank) {
   }
   for (int32_t k = 0; k < plan->n_moves; k++) {
     const struct plan_move *m = &plan->moves[k];
-    if (plan_get_rank(plan, m->stage) == rank) change[m->out_end + 1]--, change[m->in_start]++;
+    if (plan_find_rank(plan, m->stage, m->micro) == rank) change[m->out_end + 1]--, change[m->in_start]++;
     if (m->peer == rank) change[m->peer_start]++, change[m->peer_end + 1]--;
   }
   for (int64_t k = 0; k < n; k++) {

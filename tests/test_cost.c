@@ -427,7 +427,7 @@ static double sum_rebuilt(const struct cost *cost, const struct model *model, co
 /* Sums of a layer's gradient, of a tied table first those of its other use: where there is one, or on both ranks. */
 static double sum_gradient(const struct cost *cost, const struct model *model, const struct plan *plan, int32_t rank,
                            int32_t layer) {
-  bool apart = plan_get_rank(plan, 0) != plan_get_rank(plan, plan->n_stages - 1);
+  bool apart = plan_get_holder(plan, 0) != plan_get_holder(plan, plan->n_stages - 1);
   bool tied = layer == 0 || (layer == model->n_layers - 1 && apart);
   double seconds = cost_get_sum(cost, rank, model->layers[layer].n_floats);
   return seconds + (tied ? cost_get_tied_sum(cost, rank, footprint_tied_floats(model)) : 0);
@@ -438,7 +438,7 @@ static double sum_norm(const struct cost *cost, const struct model *model, const
   double meeting = cost_get_norm(cost, rank, 0), tied = 0;
   int64_t floats = 0;
   for (int32_t l = 0; plan->clip && l < model->n_layers; l++) {
-    if (plan_get_rank(plan, plan_get_stage(plan, l)) != rank) continue;
+    if (plan_get_holder(plan, plan_get_stage(plan, l)) != rank) continue;
     floats += model->layers[l].n_floats;
     tied += sum_gradient(cost, model, plan, rank, l) - cost_get_sum(cost, rank, model->layers[l].n_floats);
   }
@@ -459,7 +459,7 @@ static double sum_node(const struct cost *cost, const struct model *model, const
   case NODE_LS: return cost_get_message(cost, n->rank, n->peer, n->bytes);
   case NODE_ST: return cost_get_tie(cost, n->rank, n->peer, n->bytes);
   case NODE_U: {
-    bool copy = n->layer == model->n_layers - 1 && plan_get_rank(plan, 0) != n->rank;
+    bool copy = n->layer == model->n_layers - 1 && plan_get_holder(plan, 0) != n->rank;
     double seconds =
         cost_get_update(cost, n->rank, model->layers[n->layer].n_floats + (copy ? footprint_tied_floats(model) : 0));
     return plan->clip ? seconds : seconds + sum_gradient(cost, model, plan, n->rank, n->layer);

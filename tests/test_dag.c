@@ -21,7 +21,7 @@ static int32_t get_stream_start(const struct dag *dag, int32_t rank, enum stream
 static void check_structure(const struct dag *dag, const struct plan *plan) {
   int64_t count[NODE_KIND_COUNT] = {0}, remote = 0, actions = plan->order_offset[plan->n_ranks];
   for (int32_t v = 0; v < dag->n_nodes; v++) count[dag->nodes[v].kind]++;
-  for (int32_t s = 0; s + 1 < plan->n_stages; s++) remote += plan_get_rank(plan, s) != plan_get_rank(plan, s + 1);
+  for (int32_t s = 0; s + 1 < plan->n_stages; s++) remote += plan_get_holder(plan, s) != plan_get_holder(plan, s + 1);
   remote *= plan->n_micro;
   T_CHECK(count[NODE_F] == (int64_t)plan->n_stages * plan->n_micro, "forwards");
   T_CHECK(count[NODE_F] + count[NODE_B] + count[NODE_I] + count[NODE_W] == actions, "actions");
@@ -162,12 +162,12 @@ static void check_lives(const struct dag *dag, const struct plan *plan, const st
       bool hidden = plan->moved && plan->moved[plan->stages[s].first_layer] >> FOOTPRINT_MOVES_HIDDEN & 1;
       if (s > 0) check_movable(dag, plan, BUFFER_INPUT, hidden, f, w, boundary);
       T_CHECK(s > 0 || !find_buffer(dag, BUFFER_INPUT, s, i), "the first stage has no input");
-      bool sends = s + 1 < plan->n_stages && plan_get_rank(plan, s) != plan_get_rank(plan, s + 1);
+      bool sends = s + 1 < plan->n_stages && plan_get_holder(plan, s) != plan_get_holder(plan, s + 1);
       if (sends) check_covers(dag, find_buffer(dag, BUFFER_OUTPUT, s, i), f, f, boundary);
       T_CHECK(sends || !find_buffer(dag, BUFFER_OUTPUT, s, i), "nothing to send");
       if (plan->forward_only) continue;
       if (s + 1 < plan->n_stages) check_covers(dag, find_buffer(dag, BUFFER_D_OUTPUT, s, i), in, w, boundary);
-      if (s > 0 && plan_get_rank(plan, s) != plan_get_rank(plan, s - 1))
+      if (s > 0 && plan_get_holder(plan, s) != plan_get_holder(plan, s - 1))
         check_covers(dag, find_buffer(dag, BUFFER_D_INPUT, s, i), in, in, boundary);
       if (in != w && regions.grad_weight)
         check_covers(dag, find_buffer(dag, BUFFER_GRAD_WEIGHT, s, i), in, w, regions.grad_weight);

@@ -72,7 +72,7 @@ static void check_ways(const struct naive_run *run, const struct plan *plan) {
   plan_move_find_uses(plan, &forward, &use);
   for (int32_t k = 0; k < plan->n_moves; k++) {
     const struct plan_move *m = &plan->moves[k];
-    int32_t first = run->dag->rank_offset[plan_get_rank(plan, m->stage)];
+    int32_t first = run->dag->rank_offset[plan_find_rank(plan, m->stage, m->micro)];
     int64_t at = (int64_t)m->stage * plan->n_micro + m->micro;
     double ended = run->end[first + m->out_start];
     for (int way = 0; way < 4; way++)
@@ -172,7 +172,7 @@ static void put_recompute_late(struct plan *plan, const struct model *model) {
   T_CHECK(!plan_check(plan), "%s", error_text());
   for (int32_t k = 0; k < plan->n_moves; k++) {
     const struct plan_move *m = &plan->moves[k], *old = &before->moves[k];
-    int32_t rank = plan_get_rank(plan, m->stage);
+    int32_t rank = plan_find_rank(plan, m->stage, m->micro);
     T_CHECK(is_same(get_action(plan, rank, m->out_end), get_action(before, rank, old->out_end)), "out_end of %d", k);
     const struct plan_action *in = get_action(plan, rank, m->in_start);
     in += in->kind == NODE_R;

@@ -362,7 +362,7 @@ static void test_identify(void) {
 
 /* Most blocks of a stage that have memory at a time. */
 static int32_t count_held(const struct plan *plan, int32_t s) {
-  int32_t rank = plan_get_rank(plan, s), held = 0, most = 0;
+  int32_t rank = plan_get_holder(plan, s), held = 0, most = 0;
   int64_t first = plan->order_offset[rank], n = plan->order_offset[rank + 1] - first;
   int32_t *change = MEM_NEW(int32_t, n + 1);
   for (int64_t k = 0; k < n; k++) {

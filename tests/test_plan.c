@@ -305,7 +305,7 @@ static int64_t find_once(const struct plan *plan, enum node_kind kind, int32_t s
     for (int64_t k = plan->order_offset[r]; k < plan->order_offset[r + 1]; k++)
       if (plan->order[k].kind == (int32_t)kind && plan->order[k].stage == stage && plan->order[k].micro == micro) {
         times++;
-        if (plan_get_rank(plan, stage) == r) found = k;
+        if (plan_get_holder(plan, stage) == r) found = k;
       }
   return times == 1 ? found : -1;
 }
@@ -500,7 +500,7 @@ static void test_questions(void) {
   struct model *model = make_tiny_model(9, false);
   struct plan *plan = make_plan(model, "gpipe", 5, 1);
   for (int32_t s = 0; s < plan->n_stages; s++) {
-    T_CHECK(plan_get_rank(plan, s) == s, "stage %d", s);
+    T_CHECK(plan_get_holder(plan, s) == s, "stage %d", s);
     for (int32_t k = 0; k < plan->stages[s].n_layers; k++)
       T_CHECK(plan_get_stage(plan, plan->stages[s].first_layer + k) == s, "stage %d layer %d", s, k);
   }

@@ -354,7 +354,8 @@ static void test_given_plan(void) {
   request.device_limit = limits;
   T_CHECK(planner_run("file", &request, &plan) == STATUS_OK, "%s", error_text());
   T_CHECK(plan && plan->clip && plan->device_limit[1] == 2000 && plan->micro[2].length == 4 && plan->n_stages == 4 &&
-              plan_get_rank(plan, 3) == 0 && plan->hash && plan->hash != given->hash && !strcmp(plan->planner, "file"),
+              plan_get_holder(plan, 3) == 0 && plan->hash && plan->hash != given->hash &&
+              !strcmp(plan->planner, "file"),
           "the request's limits and micro-batches, the plan's stages and orders");
   plan_destroy(&plan);
   request.n_micro = 2;

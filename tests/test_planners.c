@@ -237,8 +237,8 @@ static void test_zb_v(void) {
       T_CHECK(p == 1 || makespan <= h1 + 1e-9, "p %d m %d: %g, zb-h1 %g", p, m, makespan, h1);
       for (int32_t r = 0; r < p; r++)
         T_CHECK(get_peak(&c, r, 2) <= p, "p %d m %d rank %d: peak %g", p, m, r, get_peak(&c, r, 2));
-      T_CHECK(plan_get_rank(c.plan, 0) == 0 && plan_get_rank(c.plan, 2 * p - 1) == 0 &&
-                  plan_get_rank(c.plan, p - 1) == p - 1 && plan_get_rank(c.plan, p) == p - 1,
+      T_CHECK(plan_get_holder(c.plan, 0) == 0 && plan_get_holder(c.plan, 2 * p - 1) == 0 &&
+                  plan_get_holder(c.plan, p - 1) == p - 1 && plan_get_holder(c.plan, p) == p - 1,
               "placed as a V");
       close_case(&c);
     }
@@ -344,7 +344,7 @@ static void test_listed_chunks(void) {
   static const int32_t layers[] = {3, 4, 5, 4};
   T_CHECK(planner_run("interleaved", &request, &plan) == STATUS_OK, "%s", error_text());
   for (int s = 0; s < 4 && plan; s++)
-    T_CHECK(plan->stages[s].n_layers == layers[s] && plan_get_rank(plan, s) == s % 2, "stage %d: %d layers", s,
+    T_CHECK(plan->stages[s].n_layers == layers[s] && plan_get_holder(plan, s) == s % 2, "stage %d: %d layers", s,
             plan->stages[s].n_layers);
   plan_destroy(&plan);
   request.partition.n = 2;

@@ -358,7 +358,7 @@ static void test_plan(const char *folder, const struct trace_case *c) {
     T_CHECK(file.stages[s].first_layer == c->plan->stages[s].first_layer &&
                 file.stages[s].n_layers == c->plan->stages[s].n_layers,
             "stage %d", s);
-    T_CHECK(file.replicas[s].stage == s && file.replicas[s].rank == plan_get_rank(c->plan, s), "replica of stage %d",
+    T_CHECK(file.replicas[s].stage == s && file.replicas[s].rank == plan_get_holder(c->plan, s), "replica of stage %d",
             s);
     T_CHECK(file.limits[s].device_bytes == (s == 0 ? 123456789 : -1) && file.limits[s].host_bytes == -1, "limit of %d",
             s);

@@ -331,7 +331,7 @@ static int64_t find_element(const struct train_job *job, const struct train_side
     found.element = i;
     found.gradient = g;
   }
-  comm_broadcast_all(job->comm, plan_get_rank(side->plan, plan_get_stage(side->plan, layer)), &found, sizeof found);
+  comm_broadcast_all(job->comm, plan_get_holder(side->plan, plan_get_stage(side->plan, layer)), &found, sizeof found);
   *gradient = found.gradient;
   return found.element;
 }

@@ -110,7 +110,7 @@ static int note_node(const struct dag *dag, const struct plan *plan, struct grad
   const struct dag_node *n = &dag->nodes[v];
   bool of_layer = n->kind == NODE_U || n->kind == NODE_ST || n->kind == NODE_RT;
   if (of_layer && (n->layer < 0 || n->layer >= plan->n_layers)) return refuse_node(dag, v, "there is no such layer");
-  if (of_layer && n->rank != plan_get_rank(plan, plan_get_stage(plan, n->layer)))
+  if (of_layer && !plan_holds(plan, plan_get_stage(plan, n->layer), n->rank))
     return refuse_node(dag, v, "the rank does not hold the layer");
   if (n->kind == NODE_U && g->update[n->layer] >= 0) return refuse_node(dag, v, "the layer has another update");
   switch (n->kind) {
@@ -129,8 +129,9 @@ static int note_node(const struct dag *dag, const struct plan *plan, struct grad
 }
 
 static int check_layer(const struct dag *dag, const struct plan *plan, const struct gradients *g, int32_t layer) {
-  int32_t v = g->update[layer], stage = plan_get_stage(plan, layer), rank = plan_get_rank(plan, stage);
+  int32_t v = g->update[layer], stage = plan_get_stage(plan, layer);
   if (v < 0) return error_raise(STATUS_FAILED, "graph: layer %d has no update", (int)layer);
+  int32_t rank = dag->nodes[v].rank;
   if (dag->nodes[v].position < g->stage_end[stage]) return refuse_node(dag, v, "it comes before a weight pass");
   if (plan->clip && (g->norm[rank] < 0 || !has_edge(dag, g->norm[rank], v)))
     return refuse_node(dag, v, "it does not wait for the norm");

@@ -52,7 +52,7 @@ static void connect_updates(struct dag_builder *b) {
     for (int32_t k = 0; k < plan->stages[s].n_layers; k++) {
       int32_t update = b->update[plan->stages[s].first_layer + k];
       dag_edges_add(b, get_last_pass(b, s), update);
-      if (plan->clip) dag_edges_add(b, b->norm[plan_get_rank(plan, s)], update);
+      if (plan->clip) dag_edges_add(b, b->norm[b->dag->nodes[update].rank], update);
     }
 }
 

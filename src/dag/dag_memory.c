@@ -34,7 +34,7 @@ static struct unit get_unit(const struct table *t, int32_t stage, int32_t micro)
   size_t at = dag_builder_at(b, stage, micro);
   bool evaluates = b->plan->forward_only;
   const struct plan_move *move = plan_find_move(b->plan, stage, micro);
-  int32_t first = move ? b->dag->rank_offset[plan_get_rank(b->plan, stage)] : 0;
+  int32_t first = move ? b->dag->rank_offset[plan_find_rank(b->plan, stage, micro)] : 0;
   return (struct unit){.stage = stage,
                        .micro = micro,
                        .regions = &t->regions[(size_t)stage * (size_t)b->n_shapes + (size_t)shape],
@@ -171,7 +171,7 @@ static void list_takings(struct table *t) {
   t->takings = MEM_NEW(struct taking, 4 * (int64_t)plan->n_moves);
   for (int32_t k = 0; k < plan->n_moves; k++) {
     const struct plan_move *m = &plan->moves[k];
-    int32_t own = plan_get_rank(plan, m->stage);
+    int32_t own = plan_find_rank(plan, m->stage, m->micro);
     add_taking(t, own, m->in_start, k, TAKE_BACK);
     if (m->tier == PLAN_TIER_RANK) {
       add_taking(t, m->peer, m->peer_start, k, TAKE_GUEST);
@@ -190,7 +190,7 @@ static void take_outside(struct table *t, struct unit u, const struct taking *ta
   const struct dag_builder *b = t->b;
   const struct plan_move *m = &b->plan->moves[taking->move];
   const struct dag_move *nodes = &b->moves[taking->move];
-  int32_t own = b->dag->rank_offset[plan_get_rank(b->plan, m->stage)];
+  int32_t own = b->dag->rank_offset[plan_find_rank(b->plan, m->stage, m->micro)];
   int32_t use = dag_builder_get_use(b, dag_builder_at(b, m->stage, m->micro));
   enum buffer_kind kind = taking->what == TAKE_GUEST  ? BUFFER_GUEST
                           : taking->what == TAKE_DISK ? BUFFER_DISK
@@ -257,7 +257,7 @@ static void measure_static(const struct dag_builder *b) {
   for (int32_t r = 0; r < plan->n_ranks; r++) {
     for (int32_t s = 0; s < plan->n_stages; s++)
       for (int32_t k = 0; k < plan->stages[s].n_layers; k++)
-        holds[plan->stages[s].first_layer + k] = plan_get_rank(plan, s) == r;
+        holds[plan->stages[s].first_layer + k] = plan_holds(plan, s, r);
     b->dag->device_static[r] = footprint_static(b->model, holds);
   }
   mem_free(holds);

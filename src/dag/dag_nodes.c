@@ -53,8 +53,8 @@ int64_t dag_builder_get_boundary(const struct dag_builder *b, int32_t stage, int
 
 static bool has_remote_tie(const struct dag_builder *b, int32_t ranks[TIE_COUNT]) {
   const struct plan *plan = b->plan;
-  ranks[TIE_EMBEDDING] = plan_get_rank(plan, 0);
-  ranks[TIE_HEAD] = plan_get_rank(plan, plan->n_stages - 1);
+  ranks[TIE_EMBEDDING] = plan_get_holder(plan, 0);
+  ranks[TIE_HEAD] = plan_get_holder(plan, plan->n_stages - 1);
   return !plan->forward_only && footprint_tied_floats(b->model) > 0 && ranks[TIE_EMBEDDING] != ranks[TIE_HEAD];
 }
 
@@ -64,20 +64,20 @@ static void count_nodes(const struct dag_builder *b, int64_t *count) {
   for (int32_t r = 0; r < plan->n_ranks; r++)
     count[r] += plan->order_offset[r + 1] - plan->order_offset[r] + !plan->forward_only; /* + N */
   for (int32_t s = 0; s < plan->n_stages; s++) {
-    int32_t rank = plan_get_rank(plan, s);
-    if (!plan->forward_only) count[rank] += plan->stages[s].n_layers; /* U */
-    int32_t next = s + 1 < plan->n_stages ? plan_get_rank(plan, s + 1) : rank;
-    if (next == rank) continue;
-    int64_t messages = (int64_t)plan->n_micro * (plan->forward_only ? 1 : 2);
-    count[rank] += messages;
-    count[next] += messages;
+    if (!plan->forward_only) count[plan_get_holder(plan, s)] += plan->stages[s].n_layers; /* U */
+    for (int32_t i = 0; i < plan->n_micro && s + 1 < plan->n_stages; i++) {
+      int32_t rank = plan_find_rank(plan, s, i), next = plan_find_rank(plan, s + 1, i);
+      if (next == rank) continue;
+      count[rank] += plan->forward_only ? 1 : 2;
+      count[next] += plan->forward_only ? 1 : 2;
+    }
   }
   int32_t ties[TIE_COUNT];
   if (has_remote_tie(b, ties))
     for (int k = 0; k < TIE_COUNT; k++) count[ties[k]] += 2; /* ST, RT */
   for (int32_t k = 0; k < plan->n_moves; k++) {
     const struct plan_move *m = &plan->moves[k];
-    int32_t own = plan_get_rank(plan, m->stage);
+    int32_t own = plan_find_rank(plan, m->stage, m->micro);
     count[own] += 2;                                                                      /* ES, LR or EV, LD */
     if (m->tier != PLAN_TIER_HOST) count[m->tier == PLAN_TIER_RANK ? m->peer : own] += 2; /* ER, LS or SW, SR */
   }
@@ -158,7 +158,7 @@ static void add_updates(struct dag_builder *b, int32_t *next) {
   for (int32_t s = 0; s < b->plan->n_stages; s++) {
     const struct plan_stage *stage = &b->plan->stages[s];
     for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
-      int32_t v = add_node(b->dag, next, plan_get_rank(b->plan, s), NODE_U);
+      int32_t v = add_node(b->dag, next, plan_get_holder(b->plan, s), NODE_U);
       b->dag->nodes[v].stage = s;
       b->dag->nodes[v].layer = l;
       b->update[l] = v;
@@ -180,23 +180,24 @@ static int32_t add_ends(struct dag_builder *b, int32_t *next, enum node_kind sen
   return ends[0];
 }
 
-/* The same between two stages. */
+/* Adds both ends of a micro-batch's message between two stages. */
 static int32_t add_message(struct dag_builder *b, int32_t *next, enum node_kind send, enum node_kind receive,
-                           int32_t from, int32_t to, int64_t bytes) {
-  int32_t stages[2] = {from, to}, ranks[2] = {plan_get_rank(b->plan, from), plan_get_rank(b->plan, to)};
-  return add_ends(b, next, send, receive, stages, ranks, bytes);
+                           int32_t from, int32_t to, int32_t micro) {
+  int32_t stages[2] = {from, to};
+  int32_t ranks[2] = {plan_find_rank(b->plan, from, micro), plan_find_rank(b->plan, to, micro)};
+  int64_t bytes = dag_builder_get_boundary(b, from < to ? from : to, micro);
+  int32_t v = add_ends(b, next, send, receive, stages, ranks, bytes);
+  b->dag->nodes[v].micro = b->dag->nodes[b->dag->match[v]].micro = micro;
+  return v;
 }
 
 static void add_boundary(struct dag_builder *b, int32_t *next, int32_t lower) {
-  if (plan_get_rank(b->plan, lower) == plan_get_rank(b->plan, lower + 1)) return;
   for (int32_t i = 0; i < b->plan->n_micro; i++) {
-    int64_t bytes = dag_builder_get_boundary(b, lower, i);
-    int32_t v = add_message(b, next, NODE_SF, NODE_RF, lower, lower + 1, bytes);
-    b->dag->nodes[v].micro = b->dag->nodes[b->dag->match[v]].micro = i;
+    if (plan_find_rank(b->plan, lower, i) == plan_find_rank(b->plan, lower + 1, i)) continue;
+    int32_t v = add_message(b, next, NODE_SF, NODE_RF, lower, lower + 1, i);
     b->send_forward[dag_builder_at(b, lower, i)] = v;
     if (b->plan->forward_only) continue;
-    v = add_message(b, next, NODE_SB, NODE_RB, lower + 1, lower, bytes);
-    b->dag->nodes[v].micro = b->dag->nodes[b->dag->match[v]].micro = i;
+    v = add_message(b, next, NODE_SB, NODE_RB, lower + 1, lower, i);
     b->send_backward[dag_builder_at(b, lower + 1, i)] = v;
   }
 }
@@ -208,7 +209,8 @@ static void add_ties(struct dag_builder *b, int32_t *next) {
   int32_t stages[TIE_COUNT] = {0, b->plan->n_stages - 1}, layers[TIE_COUNT] = {0, b->plan->n_layers - 1};
   int64_t bytes = footprint_tied_floats(b->model) * (int64_t)sizeof(float);
   for (int k = 0; k < TIE_COUNT; k++) {
-    int32_t v = add_message(b, next, NODE_ST, NODE_RT, stages[k], stages[!k], bytes);
+    int32_t v = add_ends(b, next, NODE_ST, NODE_RT, (const int32_t[2]){stages[k], stages[!k]},
+                         (const int32_t[2]){ranks[k], ranks[!k]}, bytes);
     b->dag->nodes[v].layer = layers[k];
     b->dag->nodes[b->dag->match[v]].layer = layers[!k];
     b->tie_send[k] = v;
@@ -218,7 +220,7 @@ static void add_ties(struct dag_builder *b, int32_t *next) {
 
 /* A block goes to another rank and comes back. */
 static struct dag_move add_visit(struct dag_builder *b, int32_t *next, const struct plan_move *m, int64_t bytes) {
-  int32_t stages[2] = {m->stage, m->stage}, own = plan_get_rank(b->plan, m->stage);
+  int32_t stages[2] = {m->stage, m->stage}, own = plan_find_rank(b->plan, m->stage, m->micro);
   int32_t out = add_ends(b, next, NODE_ES, NODE_ER, stages, (const int32_t[2]){own, m->peer}, bytes);
   int32_t back = add_ends(b, next, NODE_LS, NODE_LR, stages, (const int32_t[2]){m->peer, own}, bytes);
   return (struct dag_move){out, b->dag->match[out], back, b->dag->match[back]};
@@ -226,7 +228,7 @@ static struct dag_move add_visit(struct dag_builder *b, int32_t *next, const str
 
 /* A block goes to host memory, and on to disk, and comes back. */
 static struct dag_move add_copies(struct dag_builder *b, int32_t *next, const struct plan_move *m) {
-  int32_t own = plan_get_rank(b->plan, m->stage);
+  int32_t own = plan_find_rank(b->plan, m->stage, m->micro);
   bool spills = m->tier == PLAN_TIER_DISK;
   int32_t out = add_node(b->dag, next, own, NODE_EV), in = add_node(b->dag, next, own, NODE_LD);
   return (struct dag_move){out, spills ? add_node(b->dag, next, own, NODE_SW) : -1,

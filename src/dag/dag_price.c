@@ -17,23 +17,23 @@ struct pricer {
 /* Parameters that are updated with a layer: its own, and a tied table where the head has a copy of it. */
 static int64_t count_floats(const struct pricer *p, int32_t layer) {
   int32_t last = p->model->n_layers - 1;
-  bool copy = layer == last && plan_get_rank(p->plan, 0) != plan_get_rank(p->plan, p->plan->n_stages - 1);
+  bool copy = layer == last && plan_get_holder(p->plan, 0) != plan_get_holder(p->plan, p->plan->n_stages - 1);
   return p->model->layers[layer].n_floats + (copy ? footprint_tied_floats(p->model) : 0);
 }
 
 /* Gradients of the tied table's other use that come to a layer's own: all of them on each rank that has a copy. */
 static int64_t count_tied(const struct pricer *p, int32_t layer) {
   int32_t last = p->model->n_layers - 1;
-  bool copy = layer == last && plan_get_rank(p->plan, 0) != plan_get_rank(p->plan, p->plan->n_stages - 1);
+  bool copy = layer == last && plan_get_holder(p->plan, 0) != plan_get_holder(p->plan, p->plan->n_stages - 1);
   return layer == 0 || copy ? footprint_tied_floats(p->model) : 0;
 }
 
 static void count_gradients(struct pricer *p) {
   for (int32_t s = 0; s < p->plan->n_stages; s++) {
     const struct plan_stage *stage = &p->plan->stages[s];
-    int32_t rank = plan_get_rank(p->plan, s);
-    for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
-      p->n_floats[rank] += p->model->layers[l].n_floats;
+    for (int32_t r = 0; r < p->plan->n_ranks; r++)
+      for (int32_t k = 0; k < stage->n_layers && plan_holds(p->plan, s, r); k++)
+        p->n_floats[r] += p->model->layers[stage->first_layer + k].n_floats;
   }
 }
 
@@ -47,7 +47,7 @@ static double price_message(const struct pricer *p, const struct dag_node *n, in
 /* A part of what a stage keeps of a micro-batch, on its way to another rank or to host memory, or back. */
 static double price_block(const struct pricer *p, const struct dag_node *n) {
   int64_t whole = stage_prices_get_kept(p->stages, n->stage, n->micro);
-  int32_t own = plan_get_rank(p->plan, n->stage), peer = n->rank == own ? n->peer : n->rank;
+  int32_t own = plan_find_rank(p->plan, n->stage, n->micro), peer = n->rank == own ? n->peer : n->rank;
   if (n->peer < 0) return cost_get_copy(p->cost, own, n->bytes, whole ? (double)n->bytes / (double)whole : 0);
   return cost_get_block(p->cost, own, peer, n->bytes, whole ? (double)n->bytes / (double)whole : 0);
 }
@@ -65,8 +65,8 @@ static double price_norm(const struct pricer *p, const struct dag_node *n) {
   int32_t last = p->model->n_layers - 1;
   if (!p->plan->clip) return cost_get_norm(p->cost, n->rank, 0);
   double seconds = cost_get_norm(p->cost, n->rank, p->n_floats[n->rank]);
-  if (plan_get_rank(p->plan, 0) == n->rank) seconds += cost_get_tied_sum(p->cost, n->rank, count_tied(p, 0));
-  if (plan_get_rank(p->plan, p->plan->n_stages - 1) == n->rank)
+  if (plan_holds(p->plan, 0, n->rank)) seconds += cost_get_tied_sum(p->cost, n->rank, count_tied(p, 0));
+  if (plan_holds(p->plan, p->plan->n_stages - 1, n->rank))
     seconds += cost_get_tied_sum(p->cost, n->rank, count_tied(p, last));
   return seconds;
 }
@@ -106,8 +106,7 @@ int64_t dag_price_count_body(const struct plan *plan, const struct model *model,
   int64_t n = 0;
   for (int32_t s = 0; s < plan->n_stages; s++) {
     const struct plan_stage *stage = &plan->stages[s];
-    for (int32_t l = stage->first_layer; plan_get_rank(plan, s) == rank && l < stage->first_layer + stage->n_layers;
-         l++)
+    for (int32_t l = stage->first_layer; plan_holds(plan, s, rank) && l < stage->first_layer + stage->n_layers; l++)
       n += model->layers[l].block >= 0;
   }
   return n;

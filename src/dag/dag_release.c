@@ -34,7 +34,7 @@ static void find_pairs(const struct plan *plan, struct lists *lists) {
   struct pair *pairs = MEM_NEW(struct pair, plan->n_stages);
   lists->pair_of = MEM_NEW(int32_t, plan->n_stages);
   for (int32_t s = 0; s + 1 < plan->n_stages; s++) {
-    int32_t a = plan_get_rank(plan, s), b = plan_get_rank(plan, s + 1);
+    int32_t a = plan_get_holder(plan, s), b = plan_get_holder(plan, s + 1);
     lists->pair_of[s] = -1;
     if (a != b) pairs[n++] = (struct pair){a < b ? a : b, a < b ? b : a, s};
   }

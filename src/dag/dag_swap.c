@@ -14,7 +14,7 @@ static struct dag_swap *find_swap(struct dag_swap *swaps, int32_t n, const struc
 
 /* From the action after out_end to the one before in_start. */
 static int32_t count_most_away(const struct plan *plan, const struct dag_swap *swap) {
-  int32_t rank = plan_get_rank(plan, swap->stage), away = 0, most = 0;
+  int32_t rank = plan_get_holder(plan, swap->stage), away = 0, most = 0;
   int64_t n_actions = plan->order_offset[rank + 1] - plan->order_offset[rank];
   int32_t *change = MEM_NEW(int32_t, n_actions + 1);
   for (int32_t k = 0; k < plan->n_moves; k++) {

@@ -1,12 +1,14 @@
 #include "dag/stage_price.h"
 
+#include "dag/dag_price.h"
+
 #include "base/mem.h"
 #include "cost/cost.h"
 #include "model/model.h"
 
 /* A stage's last answer, for one kind of micro-batch. */
 struct answer {
-  int32_t rows, length, discards; /* which kind; rows 0: none yet */
+  int32_t rank, rows, length, discards; /* which kind; rows 0: none yet */
   struct stage_price price;
   int64_t kept; /* -1: not asked for */
 };
@@ -30,9 +32,7 @@ static void number_discards(const struct plan *plan, int32_t *discards) {
 }
 
 static void count_body(const struct plan *plan, const struct model *model, int64_t *n_body) {
-  for (int32_t s = 0; s < plan->n_stages; s++)
-    for (int32_t k = 0; k < plan->stages[s].n_layers; k++)
-      n_body[plan_get_rank(plan, s)] += model->layers[plan->stages[s].first_layer + k].block >= 0;
+  for (int32_t r = 0; r < plan->n_ranks; r++) n_body[r] = dag_price_count_body(plan, model, r);
 }
 
 struct stage_prices *stage_prices_create(const struct plan *plan, const struct model *model, const struct cost *cost) {
@@ -82,9 +82,11 @@ static struct answer *find_answer(struct stage_prices *p, int32_t s, int32_t i) 
   struct answer *a = &p->answers[s];
   const struct plan_stage *stage = &p->plan->stages[s];
   const struct micro_shape *micro = &p->plan->micro[i];
-  if (a->rows == micro->rows && a->length == micro->length && a->discards == p->discards[i]) return a;
-  int32_t rank = plan_get_rank(p->plan, s);
-  *a = (struct answer){.rows = micro->rows,
+  int32_t rank = plan_find_rank(p->plan, s, i);
+  if (a->rows == micro->rows && a->length == micro->length && a->discards == p->discards[i] && a->rank == rank)
+    return a;
+  *a = (struct answer){.rank = rank,
+                       .rows = micro->rows,
                        .length = micro->length,
                        .discards = p->discards[i],
                        .price = {.forward = sum_pass(p, stage, rank, PASS_FORWARD, micro),

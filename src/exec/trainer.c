@@ -12,7 +12,7 @@
 static bool *list_layers(const struct plan *plan, int32_t rank) {
   bool *holds = MEM_NEW(bool, plan->n_layers);
   for (int32_t s = 0; s < plan->n_stages; s++)
-    for (int32_t l = 0; l < plan->stages[s].n_layers && plan_get_rank(plan, s) == rank; l++)
+    for (int32_t l = 0; l < plan->stages[s].n_layers && plan_holds(plan, s, rank); l++)
       holds[plan->stages[s].first_layer + l] = true;
   return holds;
 }

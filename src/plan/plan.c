@@ -125,7 +125,18 @@ void plan_freeze(struct plan *plan) {
   plan->hash = hash ? hash : 1; /* 0 says: not frozen */
 }
 
-int32_t plan_get_rank(const struct plan *plan, int32_t stage) {
+bool plan_holds(const struct plan *plan, int32_t stage, int32_t rank) {
+  for (int32_t i = plan->replica_offset[stage]; i < plan->replica_offset[stage + 1]; i++)
+    if (plan->replica_rank[i] == rank) return true;
+  return false;
+}
+
+int32_t plan_find_rank(const struct plan *plan, int32_t stage, int32_t micro) {
+  int32_t first = plan->replica_offset[stage], n = plan->replica_offset[stage + 1] - first;
+  return plan->replica_rank[first + micro % n];
+}
+
+int32_t plan_get_holder(const struct plan *plan, int32_t stage) {
   return plan->replica_rank[plan->replica_offset[stage]];
 }
 

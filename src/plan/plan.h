@@ -153,8 +153,13 @@ struct plan *plan_dup(const struct plan *plan);
 void plan_destroy(struct plan **plan);
 /* Computes the hash. */
 void plan_freeze(struct plan *plan);
-/* The rank that holds a stage (its first replica). */
-int32_t plan_get_rank(const struct plan *plan, int32_t stage);
+/* Who holds a stage, its parameters, gradients and updates: each of its replicas. */
+bool plan_holds(const struct plan *plan, int32_t stage, int32_t rank);
+/* Who does a micro-batch of a stage: one of those that hold it. Replica i does the micro-batches i, i + n, i + 2n, ... of n
+ * replicas. */
+int32_t plan_find_rank(const struct plan *plan, int32_t stage, int32_t micro);
+/* The first of those that hold a stage, where one speaks for all: what they hold is the same. */
+int32_t plan_get_holder(const struct plan *plan, int32_t stage);
 /* Ops of a layer whose outputs a micro-batch's forward discards, a bit an op; 0: none. */
 uint32_t plan_get_discarded(const struct plan *plan, int32_t layer, int32_t micro);
 /* True when some layer of the stage discards something: then the micro-batch has an R there. */

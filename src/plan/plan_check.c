@@ -170,7 +170,9 @@ static int check_action(const struct plan *plan, int32_t rank, int64_t place, st
   if (a->kind > NODE_W) return refuse_action(a, rank, place, "its kind must be F, R, B, I or W");
   if (a->stage < 0 || a->stage >= plan->n_stages) return refuse_action(a, rank, place, "there is no such stage");
   if (a->micro < 0 || a->micro >= plan->n_micro) return refuse_action(a, rank, place, "there is no such micro-batch");
-  if (plan_get_rank(plan, a->stage) != rank) return refuse_action(a, rank, place, "the rank does not hold the stage");
+  if (!plan_holds(plan, a->stage, rank)) return refuse_action(a, rank, place, "the rank does not hold the stage");
+  if (plan_find_rank(plan, a->stage, a->micro) != rank)
+    return refuse_action(a, rank, place, "another rank that holds the stage does this micro-batch");
   if (plan->forward_only && a->kind != NODE_F)
     return refuse_action(a, rank, place, "a plan for evaluation has forwards only");
   struct progress *at = &stages[a->stage];

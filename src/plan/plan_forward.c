@@ -6,9 +6,9 @@
 
 /* stage_of[offset[r] ..] are the stages of rank r in ascending order. */
 static void group_stages(const struct plan *plan, int32_t *offset, int32_t *stage_of) {
-  for (int32_t s = 0; s < plan->n_stages; s++) offset[plan_get_rank(plan, s) + 1]++;
+  for (int32_t s = 0; s < plan->n_stages; s++) offset[plan_get_holder(plan, s) + 1]++;
   for (int32_t r = 0; r < plan->n_ranks; r++) offset[r + 1] += offset[r];
-  for (int32_t s = plan->n_stages - 1; s >= 0; s--) stage_of[--offset[plan_get_rank(plan, s) + 1]] = s;
+  for (int32_t s = plan->n_stages - 1; s >= 0; s--) stage_of[--offset[plan_get_holder(plan, s) + 1]] = s;
   for (int32_t r = 0; r < plan->n_ranks; r++) offset[r] = offset[r + 1];
   offset[plan->n_ranks] = plan->n_stages;
 }
@@ -35,7 +35,7 @@ struct plan *plan_make_forward(const struct plan *plan, int32_t n_micro, const s
   memcpy(made->stages, plan->stages, sizeof *made->stages * (size_t)p);
   memcpy(made->micro, micro, sizeof *micro * (size_t)n_micro);
   memcpy(made->device_limit, plan->device_limit, sizeof *made->device_limit * (size_t)plan->n_ranks);
-  for (int32_t s = 0; s < p; s++) made->replica_rank[s] = plan_get_rank(plan, s);
+  for (int32_t s = 0; s < p; s++) made->replica_rank[s] = plan_get_holder(plan, s);
   int32_t *offset = MEM_NEW(int32_t, plan->n_ranks + 1), *stages = MEM_NEW(int32_t, p);
   group_stages(plan, offset, stages);
   int64_t n = 0;

@@ -60,7 +60,7 @@ static const char *check_peer(const struct plan *plan, const struct plan_move *m
   if (m->tier != PLAN_TIER_RANK)
     return m->peer == -1 && m->peer_start == -1 && m->peer_end == -1 ? NULL : "it does not go to another rank";
   if (m->peer < 0 || m->peer >= plan->n_ranks) return "there is no such rank to keep it";
-  if (m->peer == plan_get_rank(plan, m->stage)) return "the rank that keeps it is its own";
+  if (m->peer == plan_find_rank(plan, m->stage, m->micro)) return "the rank that keeps it is its own";
   if (m->peer_start < 0 || m->peer_end < m->peer_start || m->peer_end >= count_actions(plan, m->peer))
     return "the rank that keeps it has no such actions";
   return NULL;

@@ -110,7 +110,7 @@ struct new_places {
 static void shift_moves(struct plan *plan, const struct new_places *new) {
   for (int32_t i = 0; i < plan->n_moves; i++) {
     struct plan_move *m = &plan->moves[i];
-    int64_t own = plan->order_offset[plan_get_rank(plan, m->stage)];
+    int64_t own = plan->order_offset[plan_find_rank(plan, m->stage, m->micro)];
     m->out_start = new->place[own + m->out_start];
     m->out_end = new->place[own + m->out_end];
     m->in_start = new->front[own + m->in_start];

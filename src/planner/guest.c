@@ -3,7 +3,7 @@
 #include <math.h>
 
 double guest_place(const struct plan *plan, const struct order_time *times, double transfer, struct plan_move *m) {
-  int64_t own = plan->order_offset[plan_get_rank(plan, m->stage)];
+  int64_t own = plan->order_offset[plan_find_rank(plan, m->stage, m->micro)];
   int32_t last = (int32_t)(plan->order_offset[m->peer + 1] - plan->order_offset[m->peer]) - 1;
   const double *end = times->end + own;
   /* At least part of the action that ends when the block has to be gone. */

@@ -31,7 +31,7 @@ static double get_message(const struct run *x, int32_t from, int32_t to, int32_t
   int32_t lower = from < to ? from : to,
           layer = x->plan->stages[lower].first_layer + x->plan->stages[lower].n_layers - 1;
   int64_t bytes = cost_get_output_bytes(cost, layer, footprint_boundary(x->request->model, *m));
-  return cost_get_message(cost, plan_get_rank(x->plan, from), plan_get_rank(x->plan, to), bytes);
+  return cost_get_message(cost, plan_find_rank(x->plan, from, micro), plan_find_rank(x->plan, to, micro), bytes);
 }
 
 static double get_length(const struct run *x, const struct plan_action *a) {

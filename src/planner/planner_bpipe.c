@@ -24,7 +24,7 @@ static int make(const struct plan_request *request, struct plan **plan) {
 static double get_transfer(const struct plan_request *request, const struct plan *plan, const struct plan_move *m) {
   if (!request->cost) return 0;
   int64_t bytes = plan_measure_kept(plan, request->model, m->stage, m->micro);
-  return cost_get_block(request->cost, plan_get_rank(plan, m->stage), m->peer, bytes, 1);
+  return cost_get_block(request->cost, plan_find_rank(plan, m->stage, m->micro), m->peer, bytes, 1);
 }
 
 /* The guests of one rank, and how many blocks, own and guests, have memory there during each action. */
@@ -66,7 +66,8 @@ static bool changes_places(const struct guests *g, int32_t i, int32_t at, bool c
  * all of them go from what starts sooner to what starts later. INFINITY: not possible. */
 static double get_wait(const struct guests *g, int32_t i, int32_t k, bool comes_after) {
   const struct plan_move *m = &g->moves[i];
-  int64_t own = g->plan->order_offset[plan_get_rank(g->plan, m->stage)], at = g->plan->order_offset[m->peer] + k;
+  int64_t own = g->plan->order_offset[plan_find_rank(g->plan, m->stage, m->micro)],
+          at = g->plan->order_offset[m->peer] + k;
   const struct order_time *t = g->times;
   if (k < m->peer_start || k > m->peer_end) return INFINITY;
   if (comes_after && (k == m->peer_end || t->start[at] >= t->end[own + m->out_end])) return INFINITY;
@@ -133,10 +134,10 @@ static int add_moves(const struct plan_request *request, const struct plan *plan
       struct plan_move *m = &moves[(*n)++];
       m->tier = PLAN_TIER_RANK;
       m->disk_start = m->disk_end = -1;
-      m->peer = plan_get_rank(plan, p - 1 - x);
+      m->peer = plan_find_rank(plan, p - 1 - x, m->micro);
       guests.transfers[k] = guest_place(plan, times, get_transfer(request, plan, m), m);
     }
-    int32_t keeper = plan_get_rank(plan, p - 1 - x), most = keep_within(&guests, keeper, capacity);
+    int32_t keeper = plan_get_holder(plan, p - 1 - x), most = keep_within(&guests, keeper, capacity);
     mem_free(guests.transfers);
     if (most > capacity)
       planner_note(request, "bpipe: with these times rank %d holds up to %d activation blocks, not %d", (int)keeper,

@@ -59,7 +59,7 @@ static bool keep_within(struct store *s, const struct residency *rule) {
 }
 
 int32_t residency_make(const struct plan *plan, const struct residency *rule, struct plan_move *moves) {
-  int32_t rank = plan_get_rank(plan, rule->stage), n = 0;
+  int32_t rank = plan_get_holder(plan, rule->stage), n = 0;
   int64_t first = plan->order_offset[rank];
   struct store s = {.n_blocks = plan->n_micro, .n_actions = (int32_t)(plan->order_offset[rank + 1] - first)};
   s.blocks = MEM_NEW(struct block, s.n_blocks);

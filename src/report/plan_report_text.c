@@ -72,7 +72,7 @@ static void print_stages(FILE *out, const struct plan_report *r) {
     snprintf(layers, sizeof layers, "%d-%d", (int)stage->first_layer, (int)(stage->first_layer + stage->n_layers - 1));
     char *discards = recompute_describe(r->plan, r->model, s);
     fprintf(out, "%5d  %5d  %11s  %6g  %12" PRId64 "  %10.4g  %9.4g  %8.4g  %s\n", (int)s,
-            (int)plan_get_rank(r->plan, s), layers, body / 2.0, parameters, means[s].forward * 1e3,
+            (int)plan_get_holder(r->plan, s), layers, body / 2.0, parameters, means[s].forward * 1e3,
             means[s].recompute * 1e3, means[s].backward * 1e3, *discards ? discards : "-");
     mem_free(discards);
   }
@@ -94,7 +94,7 @@ static void print_moves(FILE *out, const struct plan_report *r) {
   if (n > 0) fprintf(out, "\nstage   rank  blocks moved  away at once  MiB a block  of what is kept  to\n");
   for (int32_t k = 0; k < n && k < RANKS_LISTED; k++) {
     const struct dag_swap *s = &swaps[k];
-    fprintf(out, "%5d  %5d  %12d  %12d  %11.4g  %13.4g %%  ", (int)s->stage, (int)plan_get_rank(r->plan, s->stage),
+    fprintf(out, "%5d  %5d  %12d  %12d  %11.4g  %13.4g %%  ", (int)s->stage, (int)plan_get_holder(r->plan, s->stage),
             (int)s->n_moves, (int)s->blocks, (double)s->bytes / s->n_moves / MIB, 100 * s->fraction);
     print_place(out, s);
   }

@@ -48,13 +48,12 @@ static void price_ops(const struct pricing *p, double *seconds, int64_t *counts)
   struct stage_ops *sums = MEM_NEW(struct stage_ops, 1);
   for (int32_t s = 0; s < p->plan->n_stages; s++) {
     const struct plan_stage *stage = &p->plan->stages[s];
-    int32_t rank = plan_get_rank(p->plan, s);
-    int64_t n_body = dag_price_count_body(p->plan, p->model, rank);
     for (int32_t i = 0; i < p->plan->n_micro; i++) {
-      if (i == 0 || !is_like_before(p->plan, i)) {
+      int32_t rank = plan_find_rank(p->plan, s, i);
+      if (i == 0 || rank != plan_find_rank(p->plan, s, i - 1) || !is_like_before(p->plan, i)) {
         *sums = (struct stage_ops){{0}, {0}};
         for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
-          price_layer(p, rank, l, i, n_body, sums);
+          price_layer(p, rank, l, i, dag_price_count_body(p->plan, p->model, rank), sums);
       }
       for (int slot = 0; slot < OP_TIMES; slot++) {
         seconds[slot] += sums->seconds[slot];

@@ -126,7 +126,7 @@ static void log_stage(const struct run *run, int32_t s) {
     blocks += run->model->layers[l].block >= 0;
   }
   char *discards = recompute_describe(run->plan, run->model, s);
-  log_line("  stage %d on rank %d: layers %d to %d (%g block%s), %lld parameters%s%s", s, plan_get_rank(run->plan, s),
+  log_line("  stage %d on rank %d: layers %d to %d (%g block%s), %lld parameters%s%s", s, plan_get_holder(run->plan, s),
            stage->first_layer, stage->first_layer + stage->n_layers - 1, blocks / 2.0, blocks == 2 ? "" : "s",
            (long long)parameters, *discards ? ", recomputes " : "", discards);
   mem_free(discards);
@@ -145,7 +145,7 @@ static void log_plan(const struct run *run) {
     bytes_format(plan->device_limit[r], limit, sizeof limit);
     bool limited = plan->device_limit[r] < INT64_MAX;
     for (int32_t s = 0; s < plan->n_stages; s++)
-      if (plan_get_rank(plan, s) == r) log_stage(run, s);
+      if (plan_holds(plan, s, r)) log_stage(run, s);
     log_line("  rank %d needs at most %s%s%s", r, peak, limited ? " of " : "", limited ? limit : "");
   }
   dag_destroy(&dag);

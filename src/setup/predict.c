@@ -61,7 +61,7 @@ static struct plan_file_cost *list_costs(const struct prediction *p, const struc
   *n = 0;
   for (int32_t l = 0; l < model->n_layers; l++) {
     const struct layer *layer = &model->layers[l];
-    int32_t rank = plan_get_rank(plan, plan_get_stage(plan, l));
+    int32_t rank = plan_find_rank(plan, plan_get_stage(plan, l), largest);
     int64_t n_body = dag_price_count_body(plan, model, rank);
     struct footprint f;
     footprint_layer(model, layer, *micro, plan_get_discarded(plan, l, largest), 0, &f);

@@ -99,7 +99,7 @@ static int32_t count_needed(const struct plan_request *request, const struct pla
   for (int32_t r = 0; r < plan->n_ranks; r++) {
     if (dag_get_peak(dag, r, NULL) <= plan->device_limit[r]) continue;
     int32_t k = n;
-    while (k < all && plan_get_rank(plan, list ? list[k] : k) != r) k++;
+    while (k < all && !plan_holds(plan, list ? list[k] : k, r)) k++;
     if (k >= all) return all;
     if (k + 1 > needed) needed = k + 1;
   }

@@ -67,7 +67,7 @@ static int get_batch(void *context, int32_t i, struct batch *batch) {
 
 /* Sends a layer's array from its rank to rank 0, into `out`. */
 static void fetch_layer_all(const struct deck_run *run, int32_t layer, float *const *arrays, float *out) {
-  int rank = comm_get_rank(run->comm), owner = plan_get_rank(run->plan, plan_get_stage(run->plan, layer));
+  int rank = comm_get_rank(run->comm), owner = plan_get_holder(run->plan, plan_get_stage(run->plan, layer));
   int64_t bytes = run->model->layers[layer].n_floats * (int64_t)sizeof(float);
   if (owner == 0) {
     if (rank == 0) memcpy(out, arrays[layer], (size_t)bytes);

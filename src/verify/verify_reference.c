@@ -189,7 +189,7 @@ static void sort_tensors(const struct reference_run *run, const struct verify_te
   for (int32_t l = 0; l < run->model->n_layers; l++)
     for (int t = 0; t < run->model->layers[l].n_tensors; t++)
       if (!run->model->layers[l].tensors[t].tied)
-        *tensors++ = parts[next[plan_get_rank(run->plan, plan_get_stage(run->plan, l))]++];
+        *tensors++ = parts[next[plan_get_holder(run->plan, plan_get_stage(run->plan, l))]++];
   mem_free(next);
 }
 

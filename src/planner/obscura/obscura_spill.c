@@ -49,7 +49,7 @@ void obscura_spill(const struct obscura *x, const struct plan *plan, int32_t s, 
                    int32_t n) {
   enum { SPAN = 2 };
   const struct plan_request *r = x->request;
-  int32_t rank = plan_get_rank(plan, s), *forward, *use;
+  int32_t rank = plan_get_holder(plan, s), *forward, *use;
   int64_t limit = r->host_limit ? r->host_limit[rank] : INT64_MAX, disk = r->disk_limit ? r->disk_limit[rank] : 0;
   int tier = r->params->pipeline.swap_tier;
   if (tier == PARAMS_SWAP_TIER_DISK) limit = 0;

@@ -113,7 +113,7 @@ static int32_t place_eagerly(const struct plan *plan, int32_t s, int32_t rest, i
   for (int32_t i = rest; i < m; i++) {
     int32_t used = u[i - rest];
     /* The place of the backward that uses it up: a recomputation comes first. */
-    if (plan->order[plan->order_offset[plan_get_rank(plan, s)] + used].kind == NODE_R) used++;
+    if (plan->order[plan->order_offset[plan_find_rank(plan, s, i - rest)] + used].kind == NODE_R) used++;
     struct plan_move move = {
         .stage = s, .micro = i, .out_start = f[i], .out_end = f[i] + span - 1, .in_start = used + 1};
     if (move.in_start > u[i]) move.in_start = u[i];
