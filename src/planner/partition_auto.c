@@ -21,14 +21,12 @@ struct cutter {
   int32_t *starts; /* [n_stages][n_layers+1] where the last of them begins */
 };
 
-static int32_t get_rank(const struct cutter *c, int32_t stage) { return stage % c->request->n_ranks; }
-
 /* 1F1B's need of memory is the measure: planners that keep more say themselves what does not fit. */
 static bool fits(const struct cutter *c, int32_t stage, int32_t first, int32_t n) {
-  int32_t rank = get_rank(c, stage);
-  if (!c->limited || c->request->device_limit[rank] == INT64_MAX) return true;
+  int32_t rank = planner_get_rank(c->request, stage);
+  if (!c->limited || planner_get_limit(c->request, rank) == INT64_MAX) return true;
   struct stage_need need = stage_needs_get(c->needs, stage, rank, first, n);
-  return stage_need_get_peak(&need, 0) <= c->request->device_limit[rank];
+  return stage_need_get_peak(&need, 0) <= planner_get_limit(c->request, rank);
 }
 
 /* The best last stage of those up to `stage`, which end before layer `end`. */
@@ -37,7 +35,7 @@ static void choose_start(struct cutter *c, int32_t stage, int32_t end) {
   double best = INFINITY;
   int32_t lowest = stage; /* one layer for each stage before */
   for (int32_t first = stage == 0 ? 0 : end - 1; first >= (stage == 0 ? 0 : lowest); first--) {
-    double seconds = stage_needs_get_seconds(c->needs, get_rank(c, stage), first, end - first);
+    double seconds = stage_needs_get_seconds(c->needs, planner_get_rank(c->request, stage), first, end - first);
     double rest = stage == 0 ? 0 : c->value[before + first];
     double value = c->sums ? rest + seconds * seconds : fmax(rest, seconds);
     if (seconds > c->largest || (!c->sums && stage > 0 && seconds > best)) break; /* more layers take no less */

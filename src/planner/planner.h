@@ -83,6 +83,10 @@ void planner_fill(const struct plan_request *request, const char *name, struct p
 /* Cuts `rows` rows of `length` tokens into micro-batches of `micro_batch` rows: the worst that a deck allows, all labels
  * there. Returns how many; *micro is owned by the caller. */
 int32_t planner_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct micro_shape **micro);
+/* Where planners put a stage: stages go round over the ranks. (zb-v alone goes back the same way.) */
+int32_t planner_get_rank(const struct plan_request *request, int32_t stage);
+/* Bytes that a rank's device may take; INT64_MAX: no limit. */
+int64_t planner_get_limit(const struct plan_request *request, int32_t rank);
 /* Adds a line to the request's notes, unless it is there. */
 void planner_note(const struct plan_request *request, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -36,13 +36,14 @@ struct search {
 };
 
 static int64_t get_limit(const struct search *x, int32_t stage) {
-  return x->request->device_limit ? x->request->device_limit[stage] : INT64_MAX;
+  return planner_get_limit(x->request, planner_get_rank(x->request, stage));
 }
 
 static bool price_stage(const struct search *x, int32_t s, struct plan_stage stage, double *forward, double *backward,
                         uint32_t *ops) {
   double recompute;
-  struct stage_need need = stage_needs_get(x->needs, s, s, stage.first_layer, stage.n_layers);
+  struct stage_need need =
+      stage_needs_get(x->needs, s, planner_get_rank(x->request, s), stage.first_layer, stage.n_layers);
   bool fits =
       stage_menu_choose(x->menus[s], &need, stage.first_layer, stage.n_layers, get_limit(x, s), &recompute, ops);
   *forward = need.forward;
@@ -102,8 +103,9 @@ static void try_stages(struct search *x, const struct plan_stage *stages) {
     fits = price_stage(x, s, stages[s], &times.forward[s], &times.backward[s], NULL);
     if (s + 1 == x->n_stages || !x->request->cost) continue;
     int64_t moved = cost_get_output_bytes(x->request->cost, stages[s].first_layer + stages[s].n_layers - 1, bytes);
-    times.send[s] = cost_get_message(x->request->cost, s, s + 1, moved);
-    times.send_back[s] = cost_get_message(x->request->cost, s + 1, s, moved);
+    int32_t here = planner_get_rank(x->request, s), next = planner_get_rank(x->request, s + 1);
+    times.send[s] = cost_get_message(x->request->cost, here, next, moved);
+    times.send_back[s] = cost_get_message(x->request->cost, next, here, moved);
   }
   double step = fits ? one_f_one_b_time(&times) : INFINITY;
   if (step < x->best) {
@@ -164,7 +166,8 @@ static int refuse(const struct search *x, const struct plan_stage *stages) {
   int64_t most = -1, limit = 0;
   int32_t worst = 0;
   for (int32_t s = 0; s < x->n_stages; s++) {
-    struct stage_need need = stage_needs_get(x->needs, s, s, stages[s].first_layer, stages[s].n_layers);
+    struct stage_need need =
+        stage_needs_get(x->needs, s, planner_get_rank(x->request, s), stages[s].first_layer, stages[s].n_layers);
     int64_t lacks =
         stage_menu_get_least(x->menus[s], &need, stages[s].first_layer, stages[s].n_layers) - get_limit(x, s);
     if (lacks <= most) continue;

@@ -31,10 +31,16 @@ void planner_fill(const struct plan_request *request, const char *name, struct p
   plan->clip = request->clip;
   memcpy(plan->micro, request->micro, sizeof *plan->micro * (size_t)plan->n_micro);
   for (int32_t r = 0; r < plan->n_ranks; r++) {
-    plan->device_limit[r] = request->device_limit ? request->device_limit[r] : INT64_MAX;
+    plan->device_limit[r] = planner_get_limit(request, r);
     plan->host_limit[r] = request->host_limit ? request->host_limit[r] : INT64_MAX;
     plan->disk_limit[r] = request->disk_limit ? request->disk_limit[r] : INT64_MAX;
   }
+}
+
+int32_t planner_get_rank(const struct plan_request *request, int32_t stage) { return stage % request->n_ranks; }
+
+int64_t planner_get_limit(const struct plan_request *request, int32_t rank) {
+  return request->device_limit ? request->device_limit[rank] : INT64_MAX;
 }
 
 int planner_start(const struct plan_request *request, const char *name, int64_t n_actions, struct plan **plan) {
@@ -49,7 +55,7 @@ int planner_start(const struct plan_request *request, const char *name, int64_t 
     return status;
   }
   planner_fill(request, name, made);
-  for (int32_t s = 0; s < n_stages; s++) made->replica_rank[s] = s % p;
+  for (int32_t s = 0; s < n_stages; s++) made->replica_rank[s] = planner_get_rank(request, s);
   *plan = made;
   return STATUS_OK;
 }

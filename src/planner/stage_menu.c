@@ -20,7 +20,7 @@ struct unit {
 struct stage_menu {
   const struct plan_request *request;
   struct micro_shape micro;
-  int32_t rank, n_kinds;
+  int32_t stage, rank, n_kinds;
   int32_t *n_units;            /* [n_layers] */
   struct unit *units;          /* [n_layers][LAYER_MAX_OPS] */
   double *whole;               /* [n_layers] seconds to rebuild all of a layer */
@@ -68,7 +68,7 @@ static uint32_t close_ops(const struct layer *layer, int op, uint32_t all) {
 static void list_units(struct stage_menu *m, int32_t l) {
   const struct layer *layer = &m->request->model->layers[l];
   const uint32_t *may = m->request->recompute_ops;
-  bool here = may && planner_may_recompute(m->request, m->rank);
+  bool here = may && planner_may_recompute(m->request, m->stage);
   uint32_t all = here ? may[l] & recompute_get_ops(layer, PARAMS_RECOMPUTE_FULL) : 0, units[LAYER_MAX_OPS];
   double sum = 0, most = get_seconds(m, l, all);
   int n = 0;
@@ -83,12 +83,13 @@ static void list_units(struct stage_menu *m, int32_t l) {
 }
 
 struct stage_menu *stage_menu_create(const struct plan_request *request, const struct stage_needs *needs,
-                                     int32_t rank) {
+                                     int32_t stage) {
   int32_t n_layers = request->model->n_layers;
   struct stage_menu *m = MEM_NEW(struct stage_menu, 1);
   m->request = request;
   m->micro = *stage_needs_get_micro(needs);
-  m->rank = rank;
+  m->stage = stage;
+  m->rank = planner_get_rank(request, stage);
   m->n_units = MEM_NEW(int32_t, n_layers);
   m->units = MEM_NEW(struct unit, (int64_t)n_layers * LAYER_MAX_OPS);
   m->whole = MEM_NEW(double, n_layers);

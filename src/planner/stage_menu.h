@@ -5,9 +5,10 @@
 
 #include "planner/stage_need.h"
 
-struct stage_menu; /* of one rank */
+struct stage_menu; /* of one stage, on the rank where planners put it */
 /* Both are borrowed. request->cost NULL: every op counts the same. */
-struct stage_menu *stage_menu_create(const struct plan_request *request, const struct stage_needs *needs, int32_t rank);
+struct stage_menu *stage_menu_create(const struct plan_request *request, const struct stage_needs *needs,
+                                     int32_t stage);
 void stage_menu_destroy(struct stage_menu **menu);
 
 /* Chooses what layers first .. first+n-1 discard, so that the stage takes at most `limit` bytes and recomputation the least

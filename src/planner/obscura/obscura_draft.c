@@ -99,13 +99,14 @@ static double price(const struct obscura *x, const struct obscura_draft *d, int3
   const struct cost *cost = x->request->cost;
   const struct micro_shape *micro = stage_needs_get_micro(x->needs);
   const struct plan_stage *s = &d->stages[stage];
+  int32_t rank = planner_get_rank(x->request, stage);
   double sum = 0;
   int64_t n_body = 0;
   bool any = false, whole = cost && cost_recomputes_whole(cost);
   for (int32_t l = s->first_layer; l < s->first_layer + s->n_layers; l++) {
     any = any || d->ops[l];
     n_body += x->request->model->layers[l].block >= 0;
-    if (cost) sum += cost_get_recompute(cost, stage, l, whole ? UINT32_MAX : d->ops[l], *micro);
+    if (cost) sum += cost_get_recompute(cost, rank, l, whole ? UINT32_MAX : d->ops[l], *micro);
   }
   if (!any) return 0;
   return cost ? sum * cost_get_recompute_share_factor(cost, n_body) : 1;
@@ -136,7 +137,8 @@ static void measure_discarded(const struct obscura *x, struct obscura_draft *d, 
 void obscura_draft_cut(const struct obscura *x, struct obscura_draft *d, const struct plan_stage *stages) {
   memmove(d->stages, stages, sizeof *stages * (size_t)x->n_stages);
   for (int32_t s = 0; s < x->n_stages; s++) {
-    d->needs[s] = stage_needs_get(x->needs, s, s, stages[s].first_layer, stages[s].n_layers);
+    d->needs[s] =
+        stage_needs_get(x->needs, s, planner_get_rank(x->request, s), stages[s].first_layer, stages[s].n_layers);
     d->needs[s].copies = d->warm_up[s];
     if (!x->request->cost) d->needs[s].forward = 1, d->needs[s].backward = 2;
     measure_discarded(x, d, s);
@@ -170,8 +172,9 @@ double obscura_draft_time(const struct obscura *x, const struct obscura_draft *d
     if (s + 1 == x->n_stages || !cost) continue;
     int64_t bytes =
         cost_get_output_bytes(cost, d->stages[s].first_layer + d->stages[s].n_layers - 1, get_leaving(x, d, s));
-    times.send[s] = cost_get_message(cost, s, s + 1, bytes);
-    times.send_back[s] = cost_get_message(cost, s + 1, s, bytes);
+    int32_t here = planner_get_rank(x->request, s), next = planner_get_rank(x->request, s + 1);
+    times.send[s] = cost_get_message(cost, here, next, bytes);
+    times.send_back[s] = cost_get_message(cost, next, here, bytes);
   }
   double seconds = one_f_one_b_time(&times);
   one_f_one_b_free(&times);
@@ -214,7 +217,7 @@ int obscura_draft_build(const struct obscura *x, const struct obscura_draft *d, 
   struct plan *made = plan_create(x->n_layers, p, p, x->n_micro, 2 * (int64_t)p * x->n_micro);
   planner_fill(x->request, "obscura", made);
   memcpy(made->stages, d->stages, sizeof *made->stages * (size_t)p);
-  for (int32_t s = 0; s < p; s++) made->replica_rank[s] = s;
+  for (int32_t s = 0; s < p; s++) made->replica_rank[s] = planner_get_rank(x->request, s);
   put_orders(x, d, made);
   put_pace(x, d, made);
   recompute_put_first(made, d->ops, d->n_recompute);
@@ -235,9 +238,10 @@ static bool fits(const struct obscura *x, const struct obscura_draft *d) {
 static bool learn(const struct obscura *x, struct obscura_draft *d, const int64_t *peaks) {
   bool more = false;
   for (int32_t s = 0; s < x->n_stages; s++) {
-    int64_t limit = x->request->device_limit ? x->request->device_limit[s] : INT64_MAX;
-    if (peaks[s] == INT64_MAX || peaks[s] <= limit) continue;
-    int64_t margin = peaks[s] - obscura_draft_get_peak(x, d, s);
+    int32_t rank = planner_get_rank(x->request, s);
+    int64_t limit = planner_get_limit(x->request, rank);
+    if (peaks[rank] == INT64_MAX || peaks[rank] <= limit) continue;
+    int64_t margin = peaks[rank] - obscura_draft_get_peak(x, d, s);
     if (margin <= d->margin[s]) continue;
     d->margin[s] = margin;
     more = true;

@@ -5,7 +5,7 @@
 
 /* Bytes that a stage leaves of its rank's limit. */
 static int64_t get_room(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
-  int64_t limit = x->request->device_limit ? x->request->device_limit[s] : INT64_MAX;
+  int64_t limit = planner_get_limit(x->request, planner_get_rank(x->request, s));
   return (limit < INT64_MAX / 2 ? limit : INT64_MAX / 2) - obscura_draft_get_peak(x, d, s);
 }
 
@@ -25,7 +25,7 @@ int32_t obscura_get_peer(const struct obscura *x, const struct obscura_draft *d,
           (int64_t)((double)d->lambda[s] * d->beta * (double)(d->needs[s].keep - d->discarded[s]));
   int32_t peer = find_roomiest(x, room, stage);
   mem_free(room);
-  return peer;
+  return planner_get_rank(x->request, peer);
 }
 
 bool obscura_links_are_faster(const struct obscura *x, const struct plan_stage *stages) {

@@ -13,7 +13,7 @@
 #include "planner/obscura/obscura.h"
 
 int64_t obscura_get_limit(const struct obscura *x, const struct obscura_draft *d, int32_t stage) {
-  int64_t limit = x->request->device_limit ? x->request->device_limit[stage] : INT64_MAX;
+  int64_t limit = planner_get_limit(x->request, planner_get_rank(x->request, stage));
   if (limit == INT64_MAX) return limit;
   return limit > d->margin[stage] ? limit - d->margin[stage] : 0;
 }

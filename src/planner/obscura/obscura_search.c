@@ -179,9 +179,9 @@ static void judge_list(struct obscura *x, struct list *list, struct obscura_draf
 /* What each stage's rank takes with so many micro-batches that recompute decides whether fewer are enough. */
 static void halve(const struct obscura *x, const int32_t *tried, const int64_t *peaks, int32_t *low, int32_t *high) {
   for (int32_t s = 0; s < x->n_stages; s++) {
-    int64_t limit = x->request->device_limit ? x->request->device_limit[s] : INT64_MAX;
+    int32_t rank = planner_get_rank(x->request, s);
     if (high[s] - low[s] <= 1) continue;
-    if (peaks[s] <= limit && peaks[s] < INT64_MAX)
+    if (peaks[rank] <= planner_get_limit(x->request, rank) && peaks[rank] < INT64_MAX)
       high[s] = tried[s];
     else
       low[s] = tried[s];

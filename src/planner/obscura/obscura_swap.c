@@ -91,9 +91,10 @@ double obscura_get_transfer(const struct obscura *x, const struct obscura_draft 
   if (s + 1 < x->n_stages)
     bytes -= d->beta * (double)footprint_output(x->request->model, d->stages[s + 1].first_layer - 1,
                                                 *stage_needs_get_micro(x->needs));
+  int32_t rank = planner_get_rank(x->request, s);
   if (d->tier == PLAN_TIER_RANK)
-    return cost_get_block(x->request->cost, s, obscura_get_peer(x, d, s), (int64_t)bytes, d->beta);
-  return cost_get_copy(x->request->cost, s, (int64_t)bytes, d->beta);
+    return cost_get_block(x->request->cost, rank, obscura_get_peer(x, d, s), (int64_t)bytes, d->beta);
+  return cost_get_copy(x->request->cost, rank, (int64_t)bytes, d->beta);
 }
 
 /* ---- when ---- */
@@ -160,7 +161,8 @@ static void send_to_peer(const struct obscura *x, const struct obscura_draft *d,
                          struct plan_move *moves, int32_t n) {
   int32_t peer = obscura_get_peer(x, d, s);
   int64_t bytes = measure_moved(x, d, s, put->moved);
-  double transfer = x->request->cost ? cost_get_block(x->request->cost, s, peer, bytes, d->beta) : 0;
+  int32_t rank = planner_get_rank(x->request, s);
+  double transfer = x->request->cost ? cost_get_block(x->request->cost, rank, peer, bytes, d->beta) : 0;
   for (int32_t k = 0; k < n; k++) {
     moves[k].tier = PLAN_TIER_RANK;
     moves[k].peer = peer;
