@@ -93,7 +93,8 @@ static inline void free_arrays(const struct model *model, struct arrays *arrays)
 
 static inline struct checkpoint_part get_part(const struct arrays *arrays) {
   struct checkpoint_part part = {.weights = arrays->set[0], .m = arrays->set[1], .v = arrays->set[2]};
-  for (int s = 0; s < 3; s++) part.tied[s] = arrays->tied[s];
+  part.n_copies = arrays->tied[0] != NULL;
+  part.copies[0] = (struct checkpoint_copy){0, 0, {arrays->tied[0], arrays->tied[1], arrays->tied[2]}};
   return part;
 }
 

@@ -424,13 +424,15 @@ static double sum_rebuilt(const struct cost *cost, const struct model *model, co
   return sum;
 }
 
+static int64_t get_tied_floats(const struct model *model) { return model->n_ties ? model->ties[0].floats : 0; }
+
 /* Sums of a layer's gradient, of a tied table first those of its other use: where there is one, or on both ranks. */
 static double sum_gradient(const struct cost *cost, const struct model *model, const struct plan *plan, int32_t rank,
                            int32_t layer) {
   bool apart = plan_get_holder(plan, 0) != plan_get_holder(plan, plan->n_stages - 1);
   bool tied = layer == 0 || (layer == model->n_layers - 1 && apart);
   double seconds = cost_get_sum(cost, rank, model->layers[layer].n_floats);
-  return seconds + (tied ? cost_get_tied_sum(cost, rank, footprint_tied_floats(model)) : 0);
+  return seconds + (tied ? cost_get_tied_sum(cost, rank, get_tied_floats(model)) : 0);
 }
 
 /* The norm with clip: the sums of all layers of the rank in one go, which each start but once, and the meeting. */
@@ -461,7 +463,7 @@ static double sum_node(const struct cost *cost, const struct model *model, const
   case NODE_U: {
     bool copy = n->layer == model->n_layers - 1 && plan_get_holder(plan, 0) != n->rank;
     double seconds =
-        cost_get_update(cost, n->rank, model->layers[n->layer].n_floats + (copy ? footprint_tied_floats(model) : 0));
+        cost_get_update(cost, n->rank, model->layers[n->layer].n_floats + (copy ? get_tied_floats(model) : 0));
     return plan->clip ? seconds : seconds + sum_gradient(cost, model, plan, n->rank, n->layer);
   }
   default: return 0;

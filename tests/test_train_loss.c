@@ -275,8 +275,9 @@ static void check_factor(const struct train_side *side, float *const *gradients,
 static void shrink_embedding(const struct train_side *side) {
   const struct rank_state *s = side->trainer->state;
   int64_t n = s->model->layers[0].tensors[0].count;
-  for (int64_t i = 0; s->has_embed && i < n; i++) s->w[0][i] *= 0.02f;
-  for (int64_t i = 0; s->tied_w && !s->has_embed && i < n; i++) s->tied_w[i] *= 0.02f;
+  float *copy = train_get_copy(s);
+  for (int64_t i = 0; s->holds[0] && i < n; i++) s->w[0][i] *= 0.02f;
+  for (int64_t i = 0; copy && i < n; i++) copy[i] *= 0.02f;
 }
 
 static void test_norm(const struct train_job *job, const char *json, bool tied) {
@@ -313,7 +314,7 @@ static void test_norm(const struct train_job *job, const char *json, bool tied) 
 /* Moves one weight wherever it is held. */
 static void move_weight(const struct rank_state *s, int32_t layer, const struct tensor *tensor, int64_t i, float by) {
   if (s->holds[layer]) s->w[layer][tensor->offset + i] += by;
-  if (layer == 0 && tensor->offset == 0 && s->tied_w && !s->has_embed) s->tied_w[i] += by;
+  if (layer == 0 && tensor->offset == 0 && train_get_copy(s)) train_get_copy(s)[i] += by;
 }
 
 /* The element with the largest gradient in one half of a tensor, and that gradient, on every rank. */
@@ -342,13 +343,13 @@ static void check_slope(const struct train_job *job, struct group *group, int32_
   const float h = 0x1p-6f;
   double gradient;
   int64_t i = find_element(job, &group->side, layer, tensor, half, &gradient);
-  float kept = s->holds[layer] ? s->w[layer][tensor->offset + i] : s->tied_w ? s->tied_w[i] : 0;
+  float kept = s->holds[layer] ? s->w[layer][tensor->offset + i] : train_get_copy(s) ? train_get_copy(s)[i] : 0;
   move_weight(s, layer, tensor, i, h);
   double above = train_evaluate(&group->side, &group->batch);
   move_weight(s, layer, tensor, i, -2 * h);
   double below = train_evaluate(&group->side, &group->batch);
   if (s->holds[layer]) s->w[layer][tensor->offset + i] = kept;
-  if (layer == 0 && tensor->offset == 0 && s->tied_w && !s->has_embed) s->tied_w[i] = kept;
+  if (layer == 0 && tensor->offset == 0 && train_get_copy(s)) train_get_copy(s)[i] = kept;
   double slope = (above - below) / (2 * (double)h) / (double)group->batch.labels;
   T_CHECK(fabs(slope - gradient) <= 5e-3 * fabs(gradient) + 2e-5, "%s[%lld]: slope %.6g, gradient %.6g", tensor->name,
           (long long)i, slope, gradient);

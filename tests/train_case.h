@@ -232,15 +232,22 @@ static inline void train_compare_bits(const char *name, const char *what, int32_
           (long long)first, (long long)n, (double)a[first], (double)b[first]);
 }
 
+/* The user's copy of the embedding's table, where a rank has one. */
+static inline float *train_get_copy(const struct rank_state *s) {
+  const struct rank_tie *tie = rank_state_find_tie(s, 0);
+  return tie && rank_tie_is_copy(tie) ? tie->w : NULL;
+}
+
 /* Every rank compares what it holds with its own run of the whole, or with another run on the same ranks. */
 static inline void train_compare_gradients(const char *name, const struct train_side *side,
                                            const struct train_side *alone) {
   const struct rank_state *a = side->trainer->state, *b = alone->trainer->state;
   for (int32_t l = 0; l < a->model->n_layers; l++)
     if (a->holds[l]) train_compare_bits(name, "gradients", l, a->model->layers[l].n_floats, a->g[l], b->g[l]);
-  if (a->tied_w && !a->has_embed)
-    train_compare_bits(name, "gradients of the head's table", 0, a->model->layers[0].tensors[0].count, a->tied_g_head,
-                       b->has_embed ? b->tied_g_embed : b->tied_g_head);
+  const struct rank_tie *tie = rank_state_find_tie(a, 0), *other = rank_state_find_tie(b, 0);
+  if (tie && rank_tie_is_copy(tie))
+    train_compare_bits(name, "gradients of the head's table", 0, a->model->layers[0].tensors[0].count, tie->g_user,
+                       other->has_owner ? other->g_owner : other->g_user);
 }
 
 static inline void train_compare_weights(const char *name, const struct train_side *side,
@@ -253,11 +260,12 @@ static inline void train_compare_weights(const char *name, const struct train_si
     train_compare_bits(name, "first moments", l, n, a->m[l], b->m[l]);
     train_compare_bits(name, "second moments", l, n, a->v[l], b->v[l]);
   }
-  if (!a->tied_w || a->has_embed) return;
+  const struct rank_tie *tie = rank_state_find_tie(a, 0), *other = rank_state_find_tie(b, 0);
+  if (!tie || !rank_tie_is_copy(tie)) return;
   int64_t n = a->model->layers[0].tensors[0].count;
-  train_compare_bits(name, "the head's copy", 0, n, a->tied_w, b->tied_w);
-  train_compare_bits(name, "the head's first moments", 0, n, a->tied_m, b->tied_m);
-  train_compare_bits(name, "the head's second moments", 0, n, a->tied_v, b->tied_v);
+  train_compare_bits(name, "the head's copy", 0, n, tie->w, other->w);
+  train_compare_bits(name, "the head's first moments", 0, n, tie->m, other->m);
+  train_compare_bits(name, "the head's second moments", 0, n, tie->v, other->v);
 }
 
 static inline void train_compare_results(const char *name, int64_t step, const struct trainer_result *a,

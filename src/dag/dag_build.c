@@ -8,6 +8,7 @@
 static void free_builder(struct dag_builder *b) {
   mem_free(b->shape_of);
   mem_free(b->shapes);
+  mem_free(b->ties);
   mem_free(b->forward);
   mem_free(b->rebuild);
   mem_free(b->input);

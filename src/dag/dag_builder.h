@@ -5,12 +5,15 @@
 #include "dag/dag.h"
 
 /* A rows x length, and what is discarded, that micro-batches have; many have the same. */
+/* The nodes of a tie between ranks, of its layer and of its user: ST and RT, or -1. */
+struct dag_tie {
+  int32_t send[2], receive[2];
+};
+
 struct dag_shape {
   int32_t micro; /* one of them */
   struct micro_shape shape;
 };
-
-enum { TIE_EMBEDDING, TIE_HEAD, TIE_COUNT };
 
 /* Nodes of a move: ES, ER, LS, LR; or EV, -1, -1, LD; or EV, SW, SR, LD. */
 struct dag_move {
@@ -33,8 +36,8 @@ struct dag_builder {
   int32_t *send_forward;  /* SF of this stage's output */
   int32_t *send_backward; /* SB of this stage's input gradient */
 
-  int32_t *update, *norm;                              /* [n_layers] U, [n_ranks] N, -1 where there is none */
-  int32_t tie_send[TIE_COUNT], tie_receive[TIE_COUNT]; /* ST and RT, or -1 */
+  int32_t *update, *norm; /* [n_layers] U, [n_ranks] N, -1 where there is none */
+  struct dag_tie *ties;   /* [model->n_ties] */
 
   struct dag_move *moves; /* [n_moves] of the plan's moves */
   int64_t *blocks;        /* [n_stages*n_shapes][DAG_BLOCK_PARTS] bytes of what moves; NULL: nothing does */

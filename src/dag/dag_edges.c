@@ -1,6 +1,7 @@
 /* The edges that dag.h lists. */
 #include "base/mem.h"
 #include "dag/dag_builder.h"
+#include "model/model.h"
 
 void dag_edges_add(struct dag_builder *b, int32_t from, int32_t to) {
   if (b->n_edges == b->max_edges) {
@@ -63,18 +64,23 @@ static void add_before_norm(struct dag_builder *b, int32_t v) {
   if (rank > 0) dag_edges_add(b, v, b->norm[rank]);
 }
 
-static void connect_ties(struct dag_builder *b) {
-  if (b->tie_send[0] < 0) return;
-  int32_t stages[TIE_COUNT] = {0, b->plan->n_stages - 1}, layers[TIE_COUNT] = {0, b->plan->n_layers - 1};
-  for (int k = 0; k < TIE_COUNT; k++) {
-    dag_edges_add(b, get_last_pass(b, stages[k]), b->tie_send[k]);
-    dag_edges_add(b, b->tie_send[k], b->tie_receive[!k]);
+static void connect_tie(struct dag_builder *b, const struct tie *tie, const struct dag_tie *nodes) {
+  int32_t layers[2] = {tie->layer, tie->user};
+  for (int k = 0; k < 2; k++) {
+    int32_t send = nodes->send[k], receive = nodes->receive[k];
+    dag_edges_add(b, get_last_pass(b, plan_get_stage(b->plan, layers[k])), send);
+    dag_edges_add(b, send, nodes->receive[!k]);
     /* The update adds the other's sum to its own, which must have left by then. */
-    dag_edges_add(b, b->tie_send[k], b->update[layers[k]]);
-    dag_edges_add(b, b->tie_receive[k], b->update[layers[k]]);
-    if (b->plan->clip) add_before_norm(b, b->tie_send[k]);
-    if (b->plan->clip) add_before_norm(b, b->tie_receive[k]);
+    dag_edges_add(b, send, b->update[layers[k]]);
+    dag_edges_add(b, receive, b->update[layers[k]]);
+    if (b->plan->clip) add_before_norm(b, send);
+    if (b->plan->clip) add_before_norm(b, receive);
   }
+}
+
+static void connect_ties(struct dag_builder *b) {
+  for (int32_t i = 0; i < b->model->n_ties; i++)
+    if (b->ties[i].send[0] >= 0) connect_tie(b, &b->model->ties[i], &b->ties[i]);
 }
 
 /* All ranks meet in rank 0's norm, and leave from it. What comes last on a rank's compute stream stands for all before. */

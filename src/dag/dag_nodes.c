@@ -51,11 +51,16 @@ int64_t dag_builder_get_boundary(const struct dag_builder *b, int32_t stage, int
   return footprint_output(b->model, s->first_layer + s->n_layers - 1, shape->shape);
 }
 
-static bool has_remote_tie(const struct dag_builder *b, int32_t ranks[TIE_COUNT]) {
-  const struct plan *plan = b->plan;
-  ranks[TIE_EMBEDDING] = plan_get_holder(plan, 0);
-  ranks[TIE_HEAD] = plan_get_holder(plan, plan->n_stages - 1);
-  return !plan->forward_only && footprint_tied_floats(b->model) > 0 && ranks[TIE_EMBEDDING] != ranks[TIE_HEAD];
+/* Layers, stages and ranks of both ends of a tie; false where they are on one rank, or nothing is trained. */
+static bool find_ends(const struct dag_builder *b, const struct tie *tie, int32_t layers[2], int32_t stages[2],
+                      int32_t ranks[2]) {
+  layers[0] = tie->layer;
+  layers[1] = tie->user;
+  for (int k = 0; k < 2; k++) {
+    stages[k] = plan_get_stage(b->plan, layers[k]);
+    ranks[k] = plan_get_holder(b->plan, stages[k]);
+  }
+  return !b->plan->forward_only && ranks[0] != ranks[1];
 }
 
 /* Adds each rank's number of nodes to count[rank]. */
@@ -72,9 +77,11 @@ static void count_nodes(const struct dag_builder *b, int64_t *count) {
       count[next] += plan->forward_only ? 1 : 2;
     }
   }
-  int32_t ties[TIE_COUNT];
-  if (has_remote_tie(b, ties))
-    for (int k = 0; k < TIE_COUNT; k++) count[ties[k]] += 2; /* ST, RT */
+  for (int32_t i = 0; i < b->model->n_ties; i++) {
+    int32_t layers[2], stages[2], ranks[2];
+    bool apart = find_ends(b, &b->model->ties[i], layers, stages, ranks);
+    for (int k = 0; k < 2 && apart; k++) count[ranks[k]] += 2; /* ST, RT */
+  }
   for (int32_t k = 0; k < plan->n_moves; k++) {
     const struct plan_move *m = &plan->moves[k];
     int32_t own = plan_find_rank(plan, m->stage, m->micro);
@@ -122,7 +129,6 @@ static void make_tables(struct dag_builder *b) {
   b->send_backward = make_table(n);
   b->update = make_table(b->plan->n_layers);
   b->norm = make_table(b->plan->n_ranks);
-  for (int k = 0; k < TIE_COUNT; k++) b->tie_send[k] = b->tie_receive[k] = -1;
 }
 
 /* `next[rank]` is the rank's next free node. */
@@ -202,19 +208,23 @@ static void add_boundary(struct dag_builder *b, int32_t *next, int32_t lower) {
   }
 }
 
-/* Embedding and head send each other their gradient sums of the table that they share. */
+/* Layer and user of a tie send each other their gradient sums of the tensor that they share. */
 static void add_ties(struct dag_builder *b, int32_t *next) {
-  int32_t ranks[TIE_COUNT];
-  if (!has_remote_tie(b, ranks)) return;
-  int32_t stages[TIE_COUNT] = {0, b->plan->n_stages - 1}, layers[TIE_COUNT] = {0, b->plan->n_layers - 1};
-  int64_t bytes = footprint_tied_floats(b->model) * (int64_t)sizeof(float);
-  for (int k = 0; k < TIE_COUNT; k++) {
-    int32_t v = add_ends(b, next, NODE_ST, NODE_RT, (const int32_t[2]){stages[k], stages[!k]},
-                         (const int32_t[2]){ranks[k], ranks[!k]}, bytes);
-    b->dag->nodes[v].layer = layers[k];
-    b->dag->nodes[b->dag->match[v]].layer = layers[!k];
-    b->tie_send[k] = v;
-    b->tie_receive[!k] = b->dag->match[v];
+  b->ties = MEM_NEW(struct dag_tie, b->model->n_ties);
+  for (int32_t i = 0; i < b->model->n_ties; i++) {
+    const struct tie *tie = &b->model->ties[i];
+    int32_t layers[2], stages[2], ranks[2];
+    int64_t bytes = tie->floats * (int64_t)sizeof(float);
+    b->ties[i] = (struct dag_tie){{-1, -1}, {-1, -1}};
+    bool apart = find_ends(b, tie, layers, stages, ranks);
+    for (int k = 0; k < 2 && apart; k++) {
+      int32_t v = add_ends(b, next, NODE_ST, NODE_RT, (const int32_t[2]){stages[k], stages[!k]},
+                           (const int32_t[2]){ranks[k], ranks[!k]}, bytes);
+      b->dag->nodes[v].layer = layers[k];
+      b->dag->nodes[b->dag->match[v]].layer = layers[!k];
+      b->ties[i].send[k] = v;
+      b->ties[i].receive[!k] = b->dag->match[v];
+    }
   }
 }
 

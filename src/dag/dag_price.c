@@ -14,18 +14,22 @@ struct pricer {
   struct stage_prices *stages;
 };
 
-/* Parameters that are updated with a layer: its own, and a tied table where the head has a copy of it. */
-static int64_t count_floats(const struct pricer *p, int32_t layer) {
-  int32_t last = p->model->n_layers - 1;
-  bool copy = layer == last && plan_get_holder(p->plan, 0) != plan_get_holder(p->plan, p->plan->n_stages - 1);
-  return p->model->layers[layer].n_floats + (copy ? footprint_tied_floats(p->model) : 0);
+/* True for the user of a tie whose layer is on another rank: it has a copy of the tensor. */
+static bool has_copy(const struct pricer *p, const struct tie *tie, int32_t layer) {
+  int32_t a = plan_get_stage(p->plan, tie->layer), b = plan_get_stage(p->plan, tie->user);
+  return layer == tie->user && plan_get_holder(p->plan, a) != plan_get_holder(p->plan, b);
 }
 
-/* Gradients of the tied table's other use that come to a layer's own: all of them on each rank that has a copy. */
+/* Parameters that are updated with a layer: its own, and its copy of a tied tensor. */
+static int64_t count_floats(const struct pricer *p, int32_t layer) {
+  const struct tie *tie = model_find_tie(p->model, layer);
+  return p->model->layers[layer].n_floats + (tie && has_copy(p, tie, layer) ? tie->floats : 0);
+}
+
+/* Gradients of a tied tensor's other use that come to a layer's own: all of them on each rank that has a copy. */
 static int64_t count_tied(const struct pricer *p, int32_t layer) {
-  int32_t last = p->model->n_layers - 1;
-  bool copy = layer == last && plan_get_holder(p->plan, 0) != plan_get_holder(p->plan, p->plan->n_stages - 1);
-  return layer == 0 || copy ? footprint_tied_floats(p->model) : 0;
+  const struct tie *tie = model_find_tie(p->model, layer);
+  return tie && (layer == tie->layer || has_copy(p, tie, layer)) ? tie->floats : 0;
 }
 
 static void count_gradients(struct pricer *p) {
@@ -62,12 +66,14 @@ static double price_update(const struct pricer *p, const struct dag_node *n) {
 
 /* The norm: with clip it sums all gradients of the rank first. */
 static double price_norm(const struct pricer *p, const struct dag_node *n) {
-  int32_t last = p->model->n_layers - 1;
   if (!p->plan->clip) return cost_get_norm(p->cost, n->rank, 0);
   double seconds = cost_get_norm(p->cost, n->rank, p->n_floats[n->rank]);
-  if (plan_holds(p->plan, 0, n->rank)) seconds += cost_get_tied_sum(p->cost, n->rank, count_tied(p, 0));
-  if (plan_holds(p->plan, p->plan->n_stages - 1, n->rank))
-    seconds += cost_get_tied_sum(p->cost, n->rank, count_tied(p, last));
+  for (int32_t i = 0; i < p->model->n_ties; i++) {
+    int32_t layers[2] = {p->model->ties[i].layer, p->model->ties[i].user};
+    for (int k = 0; k < 2; k++)
+      if (plan_holds(p->plan, plan_get_stage(p->plan, layers[k]), n->rank))
+        seconds += cost_get_tied_sum(p->cost, n->rank, count_tied(p, layers[k]));
+  }
   return seconds;
 }
 

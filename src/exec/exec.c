@@ -61,6 +61,12 @@ struct message_part {
   int64_t bytes;
 };
 
+/* The gradient sum of a tied tensor that ST sends, this rank's use's, or that RT receives, the other use's. */
+static void *find_tied_sum(const struct rank_state *state, const struct dag_node *node) {
+  const struct rank_tie *t = rank_state_find_tie(state, node->layer);
+  return (node->kind == NODE_ST) == t->has_owner ? t->g_owner : t->g_user;
+}
+
 /* Where the data of an ordinary message lies. */
 static void *find_payload(const struct exec *x, const struct dag_node *node) {
   struct rank_state *state = x->step->state;
@@ -69,8 +75,8 @@ static void *find_payload(const struct exec *x, const struct dag_node *node) {
   case NODE_RF: return exec_find_buffer(x, BUFFER_INPUT, node->stage, node->micro);
   case NODE_SB: return exec_find_buffer(x, BUFFER_D_INPUT, node->stage, node->micro);
   case NODE_RB: return exec_find_buffer(x, BUFFER_D_OUTPUT, node->stage, node->micro);
-  case NODE_ST: return state->has_embed ? state->tied_g_embed : state->tied_g_head;
-  case NODE_RT: return state->has_embed ? state->tied_g_head : state->tied_g_embed;
+  case NODE_ST:
+  case NODE_RT: return find_tied_sum(state, node);
   default: break;
   }
   CHECK(false, "node kind %d carries no data", node->kind);

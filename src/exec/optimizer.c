@@ -33,18 +33,16 @@ double optimizer_get_scale(const struct optimizer_config *c, double norm) {
   return scale < 1 ? scale : 1;
 }
 
-/* True when this rank has the head's copy of a tied table to itself. */
-static bool has_own_tied(const struct rank_state *s) { return s->tied_w && !s->has_embed; }
-
 void optimizer_finish_gradient(struct rank_state *s, int32_t layer) {
-  if (!s->tied_floats) return;
   const struct device_ops *ops = s->device->ops;
-  int64_t n = s->model->layers[0].tensors[0].count;
-  if (layer == 0) {
-    ops->add(s->device, n, s->tied_g_head, s->tied_g_embed);
-    ops->fill(s->device, n, 0.0f, s->tied_g_head);
-  } else if (layer == s->model->n_layers - 1 && has_own_tied(s)) {
-    ops->add(s->device, n, s->tied_g_embed, s->tied_g_head);
+  const struct rank_tie *t = rank_state_find_tie(s, layer);
+  if (!t) return;
+  int64_t n = s->model->layers[t->tie->layer].tensors[t->tie->tensor].count;
+  if (layer == t->tie->layer) {
+    ops->add(s->device, n, t->g_user, t->g_owner);
+    ops->fill(s->device, n, 0.0f, t->g_user);
+  } else if (rank_tie_is_copy(t)) {
+    ops->add(s->device, n, t->g_owner, t->g_user);
   }
 }
 
@@ -74,13 +72,14 @@ static struct adamw make_adamw(const struct optimizer_config *c, int64_t step, d
 void optimizer_update_layer(struct rank_state *s, const struct optimizer_config *c, int32_t layer, int64_t step,
                             double grad_scale) {
   const struct layer *l = &s->model->layers[layer];
+  const struct rank_tie *tie = rank_state_find_tie(s, layer);
   for (int t = 0; t < l->n_tensors; t++) {
     const struct tensor *tensor = &l->tensors[t];
     struct adamw p = make_adamw(c, step, grad_scale, tensor->decays);
     int64_t n = tensor->count, at = tensor->offset;
     if (!tensor->tied)
       s->device->ops->adamw(s->device, &p, n, s->w[layer] + at, s->g[layer] + at, s->m[layer] + at, s->v[layer] + at);
-    else if (has_own_tied(s))
-      s->device->ops->adamw(s->device, &p, n, s->tied_w, s->tied_g_head, s->tied_m, s->tied_v);
+    else if (rank_tie_is_copy(tie))
+      s->device->ops->adamw(s->device, &p, n, tie->w, tie->g_user, tie->m, tie->v);
   }
 }

@@ -32,31 +32,54 @@ static int alloc_layers(struct rank_state *s) {
 }
 
 /* See footprint_static for the counts. */
-static int alloc_tied(struct rank_state *s) {
+static int alloc_tie(struct rank_state *s, const struct tie *tie) {
+  struct rank_tie *t = &s->ties[s->n_ties++];
   int status = STATUS_OK;
-  int64_t n = s->tied_floats, bytes = footprint_tied_bytes(s->model);
-  if (bytes == 0 || !(s->has_embed || s->has_head)) return STATUS_OK;
+  int64_t n = tie->floats, bytes = footprint_tie(s->model, tie);
+  int64_t offset = s->model->layers[tie->layer].tensors[tie->tensor].offset;
   bool trains = !s->weights_only;
-  if (trains) s->tied_g_head = alloc_floats(s, n, bytes, "gradients of the tied table", &status);
-  if (s->has_embed) {
-    int64_t offset = s->model->layers[0].tensors[0].offset;
-    s->tied_g_embed = s->g[0] ? s->g[0] + offset : NULL;
-    if (s->has_head && !status) {
-      s->tied_w = s->w[0] + offset;
-      s->tied_m = trains ? s->m[0] + offset : NULL;
-      s->tied_v = trains ? s->v[0] + offset : NULL;
+  *t = (struct rank_tie){.tie = tie, .has_owner = s->holds[tie->layer], .has_user = s->holds[tie->user]};
+  if (trains) t->g_user = alloc_floats(s, n, bytes, "gradients of the tied table", &status);
+  if (t->has_owner) {
+    t->g_owner = s->g[tie->layer] ? s->g[tie->layer] + offset : NULL;
+    if (t->has_user && !status) {
+      t->w = s->w[tie->layer] + offset;
+      t->m = trains ? s->m[tie->layer] + offset : NULL;
+      t->v = trains ? s->v[tie->layer] + offset : NULL;
     }
     return status;
   }
-  if (!trains) {
-    s->tied_w = alloc_floats(s, n, bytes, "the tied table", &status);
-    return status;
-  }
-  s->tied_g_embed = alloc_floats(s, n, bytes, "gradients of the tied table", &status);
-  s->tied_w = alloc_floats(s, n, bytes, "the tied table", &status);
-  s->tied_m = alloc_floats(s, n, bytes, "optimizer state of the tied table", &status);
-  s->tied_v = alloc_floats(s, n, bytes, "optimizer state of the tied table", &status);
+  if (trains) t->g_owner = alloc_floats(s, n, bytes, "gradients of the tied table", &status);
+  t->w = alloc_floats(s, n, bytes, "the tied table", &status);
+  if (!trains) return status;
+  t->m = alloc_floats(s, n, bytes, "optimizer state of the tied table", &status);
+  t->v = alloc_floats(s, n, bytes, "optimizer state of the tied table", &status);
   return status;
+}
+
+static int alloc_ties(struct rank_state *s) {
+  int status = STATUS_OK;
+  s->ties = MEM_NEW(struct rank_tie, s->model->n_ties);
+  for (int32_t i = 0; i < s->model->n_ties && !status; i++) {
+    const struct tie *tie = &s->model->ties[i];
+    bool here = s->holds[tie->layer] || s->holds[tie->user];
+    if (here && footprint_tie(s->model, tie) > 0) status = alloc_tie(s, tie);
+  }
+  return status;
+}
+
+struct rank_tie *rank_state_find_tie(const struct rank_state *s, int32_t layer) {
+  for (int32_t i = 0; i < s->n_ties; i++)
+    if (s->ties[i].tie->layer == layer || s->ties[i].tie->user == layer) return &s->ties[i];
+  return NULL;
+}
+
+bool rank_tie_is_copy(const struct rank_tie *tie) { return tie->has_user && !tie->has_owner; }
+
+static bool needs_tokens(const struct rank_state *s) {
+  for (int32_t l = 0; l < s->model->n_layers; l++)
+    if (s->holds[l] && (s->model->layers[l].kind == LAYER_EMBED || s->model->layers[l].kind == LAYER_HEAD)) return true;
+  return false;
 }
 
 int rank_state_create(const struct model *model, struct device *device, const bool *holds, bool weights_only,
@@ -72,11 +95,9 @@ int rank_state_create(const struct model *model, struct device *device, const bo
   s->g = MEM_NEW(float *, n);
   s->m = MEM_NEW(float *, n);
   s->v = MEM_NEW(float *, n);
-  s->has_embed = holds[0];
-  s->has_head = holds[n - 1];
-  s->tied_floats = footprint_tied_floats(model);
+  s->needs_tokens = needs_tokens(s);
   int status = alloc_layers(s);
-  if (!status) status = alloc_tied(s);
+  if (!status) status = alloc_ties(s);
   if (status) rank_state_destroy(&s);
   *state = s;
   return status;
@@ -92,13 +113,16 @@ void rank_state_destroy(struct rank_state **state) {
     release(s->device, s->m[l]);
     release(s->device, s->v[l]);
   }
-  release(s->device, s->tied_g_head);
-  if (!s->has_embed) {
-    release(s->device, s->tied_g_embed);
-    release(s->device, s->tied_w);
-    release(s->device, s->tied_m);
-    release(s->device, s->tied_v);
+  for (int32_t i = 0; i < s->n_ties; i++) {
+    const struct rank_tie *t = &s->ties[i];
+    release(s->device, t->g_user);
+    if (t->has_owner) continue;
+    release(s->device, t->g_owner);
+    release(s->device, t->w);
+    release(s->device, t->m);
+    release(s->device, t->v);
   }
+  mem_free(s->ties);
   mem_free(s->w);
   mem_free(s->g);
   mem_free(s->m);
@@ -108,35 +132,49 @@ void rank_state_destroy(struct rank_state **state) {
   *state = NULL;
 }
 
+bool rank_state_needs_weights(const struct rank_state *s, int32_t layer) {
+  const struct rank_tie *t = rank_state_find_tie(s, layer);
+  return s->holds[layer] || (t && t->tie->layer == layer && rank_tie_is_copy(t));
+}
+
+void rank_state_write_copy(struct rank_state *s, const struct rank_tie *t, const float *block) {
+  const struct tensor *tensor = &s->model->layers[t->tie->layer].tensors[t->tie->tensor];
+  s->device->ops->write(s->device, t->w, block + tensor->offset, tensor->count * (int64_t)sizeof *block);
+}
+
 /* Initial values of one layer go through host memory, as the device's may not be addressable. */
 static void init_layer(struct rank_state *s, int32_t layer, uint64_t seed) {
   int64_t n = s->model->layers[layer].n_floats;
   float *block = MEM_NEW(float, n);
   model_init_layer(s->model, layer, seed, block);
   if (s->w[layer]) s->device->ops->write(s->device, s->w[layer], block, n * (int64_t)sizeof *block);
-  if (layer == 0 && s->tied_w && !s->has_embed)
-    s->device->ops->write(s->device, s->tied_w, block + s->model->layers[0].tensors[0].offset,
-                          s->model->layers[0].tensors[0].count * (int64_t)sizeof *block);
+  const struct rank_tie *t = rank_state_find_tie(s, layer);
+  if (t && t->tie->layer == layer && rank_tie_is_copy(t)) rank_state_write_copy(s, t, block);
   mem_free(block);
 }
 
 void rank_state_init(struct rank_state *s, uint64_t seed) {
   for (int32_t l = 0; l < s->model->n_layers; l++) {
-    if (s->holds[l] || (l == 0 && s->tied_w)) init_layer(s, l, seed);
+    if (rank_state_needs_weights(s, l)) init_layer(s, l, seed);
     if (!s->holds[l] || s->weights_only) continue;
     int64_t n = s->model->layers[l].n_floats;
     s->device->ops->fill(s->device, n, 0.0f, s->m[l]);
     s->device->ops->fill(s->device, n, 0.0f, s->v[l]);
   }
-  if (!s->tied_w || s->has_embed || s->weights_only) return;
-  s->device->ops->fill(s->device, s->tied_floats, 0.0f, s->tied_m);
-  s->device->ops->fill(s->device, s->tied_floats, 0.0f, s->tied_v);
+  for (int32_t i = 0; i < s->n_ties; i++) {
+    const struct rank_tie *t = &s->ties[i];
+    if (!rank_tie_is_copy(t) || s->weights_only) continue;
+    s->device->ops->fill(s->device, t->tie->floats, 0.0f, t->m);
+    s->device->ops->fill(s->device, t->tie->floats, 0.0f, t->v);
+  }
 }
 
 void rank_state_get_tensors(const struct rank_state *s, int32_t layer, float **weight, float **weight_grad) {
   const struct layer *l = &s->model->layers[layer];
+  const struct rank_tie *tie = rank_state_find_tie(s, layer);
   for (int t = 0; t < l->n_tensors; t++) {
-    weight[t] = l->tensors[t].tied ? s->tied_w : s->w[layer] + l->tensors[t].offset;
-    weight_grad[t] = s->weights_only ? NULL : l->tensors[t].tied ? s->tied_g_head : s->g[layer] + l->tensors[t].offset;
+    bool tied = l->tensors[t].tied;
+    weight[t] = tied ? tie->w : s->w[layer] + l->tensors[t].offset;
+    weight_grad[t] = s->weights_only ? NULL : tied ? tie->g_user : s->g[layer] + l->tensors[t].offset;
   }
 }

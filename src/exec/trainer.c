@@ -88,7 +88,7 @@ void trainer_init(struct trainer *t, uint64_t seed) {
   if (!trainer_keeps_time(t)) rank_state_init(t->state, seed);
 }
 
-bool trainer_needs_tokens(const struct trainer *t) { return t->state->has_embed || t->state->has_head; }
+bool trainer_needs_tokens(const struct trainer *t) { return t->state->needs_tokens; }
 
 int trainer_build_batch(const struct trainer *t, const struct dataset *dataset, int64_t first, int64_t rows,
                         int64_t micro_batch, struct batch *batch) {
@@ -233,7 +233,8 @@ void trainer_clear_gradients(struct trainer *t) {
   const struct device_ops *ops = t->device->ops;
   for (int32_t l = 0; l < s->model->n_layers; l++)
     if (s->holds[l]) ops->fill(t->device, s->model->layers[l].n_floats, 0.0f, s->g[l]);
-  if (s->tied_g_head) ops->fill(t->device, s->tied_floats, 0.0f, s->tied_g_head);
+  for (int32_t i = 0; i < s->n_ties; i++)
+    if (s->ties[i].g_user) ops->fill(t->device, s->ties[i].tie->floats, 0.0f, s->ties[i].g_user);
 }
 
 int trainer_evaluate(struct trainer *t, const struct batch *batch, int64_t step, double *loss_sum) {
@@ -254,9 +255,12 @@ int trainer_evaluate(struct trainer *t, const struct batch *batch, int64_t step,
 
 struct checkpoint_part trainer_get_part(const struct trainer *t) {
   const struct rank_state *s = t->state;
-  bool own = s->tied_w && !s->has_embed;
-  return (struct checkpoint_part){.weights = s->w,
-                                  .m = s->m,
-                                  .v = s->v,
-                                  .tied = {own ? s->tied_w : NULL, own ? s->tied_m : NULL, own ? s->tied_v : NULL}};
+  struct checkpoint_part part = {.weights = s->w, .m = s->m, .v = s->v};
+  for (int32_t i = 0; i < s->n_ties; i++) {
+    const struct rank_tie *tie = &s->ties[i];
+    if (rank_tie_is_copy(tie))
+      part.copies[part.n_copies++] =
+          (struct checkpoint_copy){tie->tie->layer, tie->tie->tensor, {tie->w, tie->m, tie->v}};
+  }
+  return part;
 }

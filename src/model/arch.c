@@ -267,6 +267,21 @@ static void build_layer(const struct model_config *c, const struct config_extra 
   layer->n_floats = align_floats(layer->n_floats);
 }
 
+/* The user's tied tensor is the other layer's first. */
+static void add_tie(struct model *m, int32_t layer, int32_t user) {
+  const struct layer *l = &m->layers[user];
+  struct tie tie = {.layer = layer, .user = user, .floats = align_floats(m->layers[layer].tensors[0].count)};
+  while (!l->tensors[tie.user_tensor].tied) tie.user_tensor++;
+  m->ties = mem_resize(m->ties, sizeof tie * (size_t)(m->n_ties + 1));
+  m->ties[m->n_ties++] = tie;
+}
+
+const struct tie *model_find_tie(const struct model *model, int32_t layer) {
+  for (int32_t i = 0; i < model->n_ties; i++)
+    if (model->ties[i].layer == layer || model->ties[i].user == layer) return &model->ties[i];
+  return NULL;
+}
+
 static int create(const struct config_source *source, double init_std, struct model **model, char **notes) {
   struct model_config config;
   struct config_extra extra;
@@ -282,6 +297,7 @@ static int create(const struct config_source *source, double init_std, struct mo
     build_layer(&config, &extra, LAYER_MLP, b, &m->layers[2 + 2 * b]);
   }
   build_layer(&config, &extra, LAYER_HEAD, -1, &m->layers[m->n_layers - 1]);
+  if (config.tied) add_tie(m, 0, m->n_layers - 1);
   for (int32_t l = 0; l < m->n_layers; l++) m->n_parameters += m->layers[l].n_parameters;
   *model = m;
   return STATUS_OK;
@@ -300,6 +316,7 @@ int model_create_of_deck(const struct params *params, const char *json, struct m
 void model_destroy(struct model **model) {
   if (!*model) return;
   mem_free((*model)->layers);
+  mem_free((*model)->ties);
   mem_free(*model);
   *model = NULL;
 }

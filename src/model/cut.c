@@ -16,6 +16,12 @@ struct model *model_dup_blocks(const struct model *model, int32_t n_blocks) {
   cut->layers = MEM_NEW(struct layer, cut->n_layers);
   memcpy(cut->layers, model->layers, sizeof *cut->layers * (size_t)(n_body + 1));
   cut->layers[n_body + 1] = model->layers[model->n_layers - 1];
+  cut->n_ties = model->n_ties;
+  cut->ties = MEM_NEW(struct tie, model->n_ties);
+  for (int32_t i = 0; i < model->n_ties; i++) {
+    cut->ties[i] = model->ties[i]; /* of the embedding and the head, which a cut keeps */
+    cut->ties[i].user = cut->n_layers - 1;
+  }
   for (int32_t l = 0; l < cut->n_layers; l++) cut->n_parameters += cut->layers[l].n_parameters;
   return cut;
 }

@@ -151,13 +151,8 @@ void footprint_stage(const struct model *model, int32_t first, int32_t n, struct
   add_hidden(model, first, n, shape, moved, out);
 }
 
-int64_t footprint_tied_floats(const struct model *model) {
-  const struct model_config *c = &model->config;
-  return c->tied ? (c->vocab_size * c->hidden + 15) / 16 * 16 : 0;
-}
-
-int64_t footprint_tied_bytes(const struct model *model) {
-  int64_t bytes = footprint_tied_floats(model) * (int64_t)sizeof(float);
+int64_t footprint_tie(const struct model *model, const struct tie *tie) {
+  int64_t bytes = tie->floats * (int64_t)sizeof(float);
   return footprint_is_given(model) ? 0 : model->half ? footprint_round(bytes + bytes / 8) : bytes;
 }
 
@@ -171,6 +166,9 @@ int64_t footprint_static(const struct model *model, const bool *holds) {
   int64_t bytes = 0;
   for (int32_t l = 0; l < model->n_layers; l++)
     if (holds[l]) bytes += 4 * footprint_parameters(model, &model->layers[l]);
-  bool embed = holds[0], head = holds[model->n_layers - 1];
-  return bytes + footprint_tied_bytes(model) * (embed ? 1 : head ? 5 : 0);
+  for (int32_t i = 0; i < model->n_ties; i++) {
+    const struct tie *tie = &model->ties[i];
+    bytes += footprint_tie(model, tie) * (holds[tie->layer] ? 1 : holds[tie->user] ? 5 : 0);
+  }
+  return bytes;
 }

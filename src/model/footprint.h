@@ -84,13 +84,11 @@ void footprint_stage(const struct model *model, int32_t first, int32_t n, struct
                      const uint32_t *discarded, const uint32_t *moved, struct footprint_stage *out);
 
 /* Static bytes of a rank that holds the layers for which holds[layer] is true: parameters, gradients and two moments of each
- * layer, fp32, each array rounded to 64 bytes. Of a tied table: the rank of the embedding holds one array more (the head's
- * gradient sum, its own or the other rank's); the rank that holds the head alone holds five (its copy, its sum, two moments,
- * and the embedding's sum). */
+ * layer, fp32, each array rounded to 64 bytes. Of a tied tensor: the rank of
+ * its layer holds one array more (the user's gradient sum, its own or the other rank's); the rank that holds the user alone
+ * holds five (its copy, its sum, two moments, and the other use's sum). */
 int64_t footprint_static(const struct model *model, const bool *holds);
-/* Floats of a tied table, rounded to 16; 0 when the model is not tied. */
-int64_t footprint_tied_floats(const struct model *model);
-/* Bytes of each array of a tied table beside the layers': 0 when the model is not tied, or sizes are given. */
-int64_t footprint_tied_bytes(const struct model *model);
+/* Bytes of one array of a tied tensor beside the layers' own; 0 when sizes are given. */
+int64_t footprint_tie(const struct model *model, const struct tie *tie);
 
 #endif

@@ -81,9 +81,9 @@ struct tensor {
   char name[96];
   int n_dims;
   int64_t dims[2];
-  int64_t offset, count; /* floats, in the layer's parameter block (a tied tensor: in the tied table) */
+  int64_t offset, count; /* floats, in the layer's parameter block (of a tied tensor: of the other layer's) */
   bool decays;           /* weight decay applies (matrices and embeddings) */
-  bool tied;             /* a second use of the embedding layer's tensor 0, not stored in checkpoints */
+  bool tied;             /* another layer's tensor in a second use (struct tie), not stored in checkpoints */
   enum tensor_init init;
   double init_std;
 };
@@ -127,10 +127,19 @@ struct model_config {
   double init_std;
 };
 
+/* A tensor of one layer that another layer, the user, uses too: an embedding's table as the weights of a head. Each use has its
+ * own gradient sum; the user's tensor is marked `tied` and lies outside its layer's block. */
+struct tie {
+  int32_t layer, user;
+  int tensor, user_tensor;
+  int64_t floats; /* of the tensor, rounded up to a multiple of 16 */
+};
+
 struct model {
   struct model_config config;
-  int32_t n_layers;
+  int32_t n_layers, n_ties;
   struct layer *layers;
+  struct tie *ties;     /* [n_ties] no layer in more than one */
   int64_t n_parameters; /* tied counted once */
   /* Numbers of two bytes, for what computes nothing: activations and their gradients 2, a parameter 18 (itself 2; its
    * gradient, the copy that is updated and two moments 4 each). Set before anything is planned. */
@@ -146,6 +155,9 @@ int model_create(const char *json, const char *source, double init_std, struct m
 /* As model_create with model.init_std of the deck, which has the keys of this text itself or names its file: messages say where a
  * key stands in the deck, or in which line of the file. */
 int model_create_of_deck(const struct params *params, const char *json, struct model **model, char **notes);
+
+/* The tie that a layer has a part in, as owner or as user; NULL: none. */
+const struct tie *model_find_tie(const struct model *model, int32_t layer);
 
 /* Compares two configurations by what they mean here: STATUS_MISTAKE names a key of `now`, a text of the file `source`, that
  * is another than in `before`, the text that a run began with. Keys without effect may differ. */

@@ -145,8 +145,13 @@ double stage_needs_get_seconds(const struct stage_needs *needs, int32_t rank, in
 /* Parameters, gradients and moments, as footprint_static counts them. */
 static int64_t get_static(const struct stage_needs *needs, int32_t first, int32_t n) {
   const struct model *model = needs->request->model;
-  bool embed = first == 0, head = first + n == model->n_layers;
-  return 4 * (needs->bytes[first + n] - needs->bytes[first]) + footprint_tied_bytes(model) * (embed ? 1 : head ? 5 : 0);
+  int64_t bytes = 4 * (needs->bytes[first + n] - needs->bytes[first]);
+  for (int32_t i = 0; i < model->n_ties; i++) {
+    const struct tie *tie = &model->ties[i];
+    bool owns = tie->layer >= first && tie->layer < first + n, uses = tie->user >= first && tie->user < first + n;
+    bytes += footprint_tie(model, tie) * (owns ? 1 : uses ? 5 : 0);
+  }
+  return bytes;
 }
 
 /* Hidden states and gradients beside those of the copies: received and sent ahead, and sent ones not yet let go. */

@@ -39,13 +39,15 @@ static void note(struct sweeps *s, enum profile_sweep_kind kind, int64_t floats)
 
 /* Parameters that the update of a layer goes over. */
 static int64_t count_updated(const struct rank_state *state, int32_t layer) {
-  bool copy = layer == state->model->n_layers - 1 && state->tied_w && !state->has_embed;
-  return state->model->layers[layer].n_floats + (copy ? state->tied_floats : 0);
+  const struct rank_tie *t = rank_state_find_tie(state, layer);
+  bool copy = t && layer == t->tie->user && rank_tie_is_copy(t);
+  return state->model->layers[layer].n_floats + (copy ? t->tie->floats : 0);
 }
 
-static bool completes_tie(const struct rank_state *state, int32_t layer) {
-  if (!state->tied_floats) return false;
-  return layer == 0 || (layer == state->model->n_layers - 1 && !state->has_embed);
+/* The tie whose gradient is completed with a layer; NULL: none. */
+static const struct rank_tie *find_completed(const struct rank_state *state, int32_t layer) {
+  const struct rank_tie *t = rank_state_find_tie(state, layer);
+  return t && (layer == t->tie->layer || rank_tie_is_copy(t)) ? t : NULL;
 }
 
 /* The norm of all layers comes before the first update. */
@@ -57,9 +59,10 @@ static void run_round(struct sweeps *s) {
   for (int32_t l = 0; l < state->model->n_layers; l++) {
     int bad;
     if (!state->holds[l]) continue;
-    if (completes_tie(state, l)) {
+    const struct rank_tie *tie = find_completed(state, l);
+    if (tie) {
       optimizer_finish_gradient(state, l);
-      note(s, PROFILE_TIE, state->tied_floats);
+      note(s, PROFILE_TIE, tie->tie->floats);
     }
     optimizer_sum_layer(state, l, &bad);
     note(s, PROFILE_NORM, state->model->layers[l].n_floats);

@@ -21,13 +21,18 @@ struct comm;
 struct model;
 
 /* This rank's part: for each layer of the model the arrays of its parameter block, NULL where the layer is not here. A
- * tied tensor is not stored; when loading, ranks that hold the tied copy get it through `tied` (weights, m, v of the
- * embedding's table; NULL where there is no separate copy). Arrays are host memory. */
+ * tied tensor is not stored; when loading, ranks that hold a copy of one get it through `copies`. Arrays are host memory. */
+enum { CHECKPOINT_MOST_COPIES = 4 };
 struct checkpoint_part {
   float *const *weights; /* [n_layers] */
   float *const *m;
   float *const *v;
-  float *tied[3]; /* loading only */
+  int n_copies; /* loading only */
+  struct checkpoint_copy {
+    int32_t layer; /* whose tensor it is */
+    int tensor;
+    float *sets[3]; /* weights, m, v */
+  } copies[CHECKPOINT_MOST_COPIES];
 };
 
 struct checkpoint_info {

@@ -103,15 +103,25 @@ static int read_array(void *context, const struct checkpoint_job *job) {
   return status;
 }
 
-/* What this rank reads: the arrays of its layers, and the embedding's table where it has a tied copy of it. */
+/* Where a copy of a slot's tensor is to go; NULL: there is none. */
+static float *find_copy(const struct load *load, const struct checkpoint_slot *slot) {
+  for (int i = 0; i < load->part->n_copies; i++) {
+    const struct checkpoint_copy *copy = &load->part->copies[i];
+    if (copy->layer == slot->layer && slot->tensor == &load->model->layers[copy->layer].tensors[copy->tensor])
+      return copy->sets[slot->set];
+  }
+  return NULL;
+}
+
+/* What this rank reads: the arrays of its layers, and what it has a copy of. */
 static struct checkpoint_job *list_jobs(const struct load *load, int64_t *n, int64_t **bytes) {
-  struct checkpoint_job *jobs = MEM_NEW(struct checkpoint_job, load->n_slots + CHECKPOINT_SETS);
-  *bytes = MEM_NEW(int64_t, load->n_slots + CHECKPOINT_SETS);
+  struct checkpoint_job *jobs =
+      MEM_NEW(struct checkpoint_job, load->n_slots + CHECKPOINT_SETS * CHECKPOINT_MOST_COPIES);
+  *bytes = MEM_NEW(int64_t, load->n_slots + CHECKPOINT_SETS * CHECKPOINT_MOST_COPIES);
   *n = 0;
   for (int64_t i = 0; i < load->n_slots; i++) {
     const struct checkpoint_slot *slot = &load->slots[i];
-    bool is_table = slot->layer == 0 && slot->tensor == &load->model->layers[0].tensors[0];
-    float *const targets[2] = {checkpoint_get_data(load->part, slot), is_table ? load->part->tied[slot->set] : NULL};
+    float *const targets[2] = {checkpoint_get_data(load->part, slot), find_copy(load, slot)};
     for (int k = 0; k < 2; k++) {
       if (!targets[k]) continue;
       (*bytes)[*n] = slot->tensor->count * (int64_t)sizeof(float);

@@ -74,7 +74,7 @@ static int get_batch(void *context, int32_t i, struct batch *batch) {
                                  run->model->config.vocab_size, run->params.data.micro_batch, batch);
 }
 
-/* A layer's weights go through host memory. The first layer's table also goes to a copy of it for a tied head. */
+/* A layer's weights go through host memory. A tied tensor of it also goes to a copy of it. */
 static int load_layer(const struct reference_run *run, int32_t layer) {
   const struct layer *l = &run->model->layers[layer];
   struct rank_state *s = run->side.trainer->state;
@@ -85,9 +85,8 @@ static int load_layer(const struct reference_run *run, int32_t layer) {
       status = reference_read_tensor(&run->reference, "weights_before", &l->tensors[t], block + l->tensors[t].offset);
   if (!status && s->holds[layer])
     s->device->ops->write(s->device, s->w[layer], block, l->n_floats * (int64_t)sizeof *block);
-  if (!status && layer == 0 && s->tied_w && !s->has_embed)
-    s->device->ops->write(s->device, s->tied_w, block + l->tensors[0].offset,
-                          l->tensors[0].count * (int64_t)sizeof *block);
+  const struct rank_tie *tie = rank_state_find_tie(s, layer);
+  if (!status && tie && tie->tie->layer == layer && rank_tie_is_copy(tie)) rank_state_write_copy(s, tie, block);
   mem_free(block);
   return status;
 }
@@ -96,7 +95,7 @@ static int load_weights(const struct reference_run *run) {
   const struct rank_state *s = run->side.trainer->state;
   int status = STATUS_OK;
   for (int32_t l = 0; l < run->model->n_layers && !status; l++)
-    if (s->holds[l] || (l == 0 && s->tied_w)) status = load_layer(run, l);
+    if (rank_state_needs_weights(s, l)) status = load_layer(run, l);
   return status;
 }
 
