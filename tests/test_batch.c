@@ -146,6 +146,6 @@ int main(void) {
   test_ten_rows();
   test_arrays();
   T_CHECK(mem_balance() == before, "%d allocations are left", (int)(mem_balance() - before));
-  raw_remove_all();
+  scratch_remove();
   return t_end();
 }

@@ -18,6 +18,7 @@
 #include "comm/comm.h"
 #include "random_model.h"
 #include "record/checkpoint.h"
+#include "scratch.h"
 #include "store/disk.h"
 #include "store/h5.h"
 #include "t.h"
@@ -26,7 +27,7 @@ enum { N_LAYERS = 9, MOST = 60 };
 
 static struct comm *comm;
 static int rank, size;
-static char *folder; /* of all tests; each test has one of its own below */
+static const char *folder; /* of all tests; each test has one of its own below */
 
 /* ---- the disk under test ---- */
 
@@ -477,10 +478,7 @@ int main(int argc, char **argv) {
   rank = comm_get_rank(comm);
   size = comm_get_size(comm);
   log_init(rank);
-  char name[] = "/tmp/penstock-cp-XXXXXX";
-  if (rank == 0 && !mkdtemp(name)) return 1;
-  comm_broadcast_all(comm, 0, name, sizeof name);
-  folder = mem_strdup(name);
+  folder = scratch_make_all(comm);
   test_spreads();
   test_weights_only();
   test_misfits();
@@ -493,11 +491,7 @@ int main(int argc, char **argv) {
   test_damage_unlisted();
   test_memory();
   T_CHECK(h5_balance() == 0, "%" PRId64 " HDF5 objects open", h5_balance());
-  char *command = mem_format("rm -rf %s", folder);
-  comm_barrier_all(comm);
-  if (rank == 0) T_CHECK(system(command) == 0, "%s", command);
-  mem_free(command);
-  mem_free(folder);
+  scratch_remove_all(comm);
   end_all();
   comm_close_all(&comm);
   T_CHECK(mem_balance() == 0, "%" PRId64 " allocations live", mem_balance());

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "command_case.h"
 #include "deck_texts.h"
+#include "scratch.h"
 
 enum { TRIALS = 30, MOST = 4 << 20 };
 
@@ -138,14 +139,12 @@ static void test_input(const struct input *input) {
 }
 
 int main(void) {
-  char folder[] = "test_damaged-XXXXXX";
-  if (!mkdtemp(folder) || chdir(folder)) return 1;
+  if (chdir(scratch_make())) return 1;
   log_init(1); /* warnings are not shown */
   make_inputs();
   for (size_t k = 0; k < sizeof inputs / sizeof *inputs; k++) test_input(&inputs[k]);
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());
-  char *command = mem_format("rm -rf %s", folder);
-  if (chdir("..") || system(command)) return 1;
-  mem_free(command);
+  if (chdir("..")) return 1;
+  scratch_remove();
   return t_end();
 }

@@ -93,7 +93,7 @@ static void test_rows(enum params_batching batching, int longest, int most) {
   const char *files[FILES];
   plain.n = 0;
   for (int f = 0; f < FILES; f++) {
-    files[f] = mem_format("%s/rows%d", raw_folder(), f);
+    files[f] = mem_format("%s/rows%d", scratch_make(), f);
     int64_t tokens = make_file(files[f], DOCUMENTS, longest, lengths[f], ids[f]);
     if (batching == PARAMS_BATCHING_FIXED)
       plain_fixed(&plain, ids[f], tokens, most);
@@ -225,7 +225,7 @@ static void test_weights(bool shuffle) {
   const double weights[FILES] = {5, 0.25, 2};
   const char *files[FILES];
   for (int f = 0; f < FILES; f++) {
-    files[f] = mem_format("%s/weight%d", raw_folder(), f);
+    files[f] = mem_format("%s/weight%d", scratch_make(), f);
     make_file(files[f], 10 + 20 * f, 30, lengths[f], ids[f]);
   }
   struct dataset *dataset = open_files(files, weights, FILES, PARAMS_BATCHING_PADDED, 8, 9, shuffle);
@@ -381,6 +381,6 @@ int main(void) {
   test_resume();
   test_refusals();
   T_CHECK(mem_balance() == before, "%d allocations are left", (int)(mem_balance() - before));
-  raw_remove_all();
+  scratch_remove();
   return t_end();
 }

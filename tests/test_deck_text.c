@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "input/params_print.h"
+#include "scratch.h"
 
 static const struct rng_key key = {.seed = 5, .purpose = RNG_TEST};
 static uint64_t drawn;
@@ -243,8 +244,7 @@ static void check_damaged(void) {
 }
 
 int main(void) {
-  char folder[] = "test_deck_text-XXXXXX";
-  if (!mkdtemp(folder) || chdir(folder)) return 1;
+  if (chdir(scratch_make())) return 1;
   check_yaml();
   check_overrides();
   check_contradictions();
@@ -253,8 +253,6 @@ int main(void) {
   check_damaged();
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());
   if (chdir("..")) return 1;
-  char *command = mem_format("rm -rf %s", folder);
-  if (system(command)) return 1;
-  mem_free(command);
+  scratch_remove();
   return t_end();
 }

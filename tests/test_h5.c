@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "scratch.h"
 #include "store/disk.h"
 #include "store/h5.h"
 #include "t.h"
@@ -374,9 +375,8 @@ static void test_full_disk(const char *path, int64_t flush_bytes) {
 }
 
 int main(void) {
-  char folder[] = "/tmp/penstock-h5-XXXXXX";
-  if (!mkdtemp(folder)) return 1;
-  char *path = mem_format("%s/x.h5", folder), *command = mem_format("rm -rf %s", folder);
+  const char *folder = scratch_make();
+  char *path = mem_format("%s/x.h5", folder);
   test_attributes(path);
   test_datasets(path);
   test_table(path);
@@ -389,9 +389,8 @@ int main(void) {
   test_full_disk(path, flush_bytes);
   T_CHECK(n_locks == 0, "%d locks asked for", n_locks);
   T_CHECK(h5_balance() == 0, "%" PRId64 " HDF5 objects open", h5_balance());
-  T_CHECK(system(command) == 0, "%s", command);
+  scratch_remove();
   mem_free(path);
-  mem_free(command);
   T_CHECK(mem_balance() == 0, "%" PRId64 " allocations live", mem_balance());
   return t_end();
 }

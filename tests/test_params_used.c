@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "input/params_print.h"
+#include "scratch.h"
 
 static const struct rng_key key = {.seed = 3, .purpose = RNG_TEST};
 static uint64_t drawn;
@@ -433,13 +434,10 @@ static void check_all(void) {
 }
 
 int main(void) {
-  char folder[] = "test_params_used-XXXXXX";
-  if (!mkdtemp(folder) || chdir(folder) || system("mkdir RUN")) return 1;
+  if (chdir(scratch_make()) || system("mkdir RUN")) return 1;
   check_all();
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());
   if (chdir("..")) return 1;
-  char *command = mem_format("rm -rf %s", folder);
-  if (system(command)) return 1;
-  mem_free(command);
+  scratch_remove();
   return t_end();
 }

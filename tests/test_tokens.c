@@ -359,7 +359,7 @@ static void test_jsonl(void) {
   for (int i = 0; i < 4; i++) {
     const struct text_request request = {.format = formats[i], .key = "text"};
     T_CHECK(text_write(raw_path("absent"), &request, writer, &progress) == STATUS_MISTAKE, "absent file");
-    T_CHECK(text_write(raw_folder(), &request, writer, &progress) == STATUS_MISTAKE, "folder");
+    T_CHECK(text_write(scratch_make(), &request, writer, &progress) == STATUS_MISTAKE, "folder");
   }
   tokens_write_abandon(&writer);
 }
@@ -441,6 +441,6 @@ int main(void) {
   T_CHECK(mem_balance() == before, "%d allocations are left", (int)(mem_balance() - before));
   test_beyond_4_gib(false);
   test_beyond_4_gib(true);
-  raw_remove_all();
+  scratch_remove();
   return t_end();
 }

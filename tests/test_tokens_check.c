@@ -251,6 +251,6 @@ int main(void) {
   test_id_anywhere();
   test_16_bits();
   T_CHECK(mem_balance() == before, "%d allocations are left", (int)(mem_balance() - before));
-  raw_remove_all();
+  scratch_remove();
   return t_end();
 }

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "comm/topo.h"
+#include "scratch.h"
 #include "t.h"
 
 static int rank, size;
@@ -96,8 +97,7 @@ static void check_limit(const char *root, int64_t wanted, const char *what) {
 }
 
 static void test_limits(void) {
-  char root[] = "test_topo-XXXXXX";
-  T_CHECK(mkdtemp(root), "no temporary folder");
+  const char *root = scratch_make();
   check_limit(root, INT64_MAX, "nothing known");
   write_file(root, "/proc/meminfo", "MemTotal: 100 kB\nMemFree: 1 kB\nMemAvailable:    5000 kB\n");
   check_limit(root, 5000 * 1024, "no groups");
@@ -116,9 +116,7 @@ static void test_limits(void) {
   write_file(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   write_file(root, "/sys/fs/cgroup/memory/b/memory.limit_in_bytes", "1500000\n");
   check_limit(root, 1500000, "version 1");
-  char *command = mem_format("rm -r %s", root);
-  T_CHECK(system(command) == 0, "%s", command);
-  mem_free(command);
+  scratch_remove();
 }
 
 /* A limit on the address space of the process bounds what it may use. The address sanitizer takes terabytes of it for itself. */

@@ -18,6 +18,7 @@
 #include "record/trace.h"
 #include "record/trace_rows.h"
 #include "record/trace_thin.h"
+#include "scratch.h"
 #include "store/disk.h"
 #include "store/h5.h"
 #include "store/rows.h"
@@ -417,9 +418,7 @@ int main(int argc, char **argv) {
   rank = comm_get_rank(comm);
   size = comm_get_size(comm);
   log_init(rank);
-  char folder[] = "/tmp/penstock-tr-XXXXXX";
-  if (rank == 0 && !mkdtemp(folder)) return 1;
-  comm_broadcast_all(comm, 0, folder, sizeof folder);
+  const char *folder = scratch_make_all(comm);
   char *path = mem_format("%s/trace.h5", folder);
   struct trace_case c = make_trace_case(size);
   test_steps(path, &c);
@@ -432,10 +431,7 @@ int main(int argc, char **argv) {
   test_broken_file(path, &c);
   free_trace_case(&c);
   T_CHECK(h5_balance() == 0, "%" PRId64 " HDF5 objects open", h5_balance());
-  char *command = mem_format("rm -rf %s", folder);
-  comm_barrier_all(comm);
-  if (rank == 0) T_CHECK(system(command) == 0, "%s", command);
-  mem_free(command);
+  scratch_remove_all(comm);
   mem_free(path);
   end_all();
   comm_close_all(&comm);

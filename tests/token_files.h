@@ -2,6 +2,8 @@
 #ifndef PENSTOCK_TESTS_TOKEN_FILES_H
 #define PENSTOCK_TESTS_TOKEN_FILES_H
 
+#include "scratch.h"
+
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,31 +24,13 @@ struct raw_index {
   const int64_t *entry;
 };
 
-/* A folder that is the test's own. */
-static inline const char *raw_folder(void) {
-  static char folder[] = "test-XXXXXX";
-  static bool made;
-  if (!made && !mkdtemp(folder)) {
-    perror(folder);
-    exit(1);
-  }
-  made = true;
-  return folder;
-}
-
 /* FOLDER/NAME in a ring of buffers. */
 static inline const char *raw_path(const char *name) {
   static char paths[16][256];
   static int next;
   char *path = paths[next++ % 16];
-  snprintf(path, sizeof paths[0], "%s/%s", raw_folder(), name);
+  snprintf(path, sizeof paths[0], "%s/%s", scratch_make(), name);
   return path;
-}
-
-static inline void raw_remove_all(void) {
-  char command[64];
-  snprintf(command, sizeof command, "rm -rf %s", raw_folder());
-  if (system(command) != 0) perror(command);
 }
 
 static inline void raw_write(const char *prefix, const char *suffix, const void *data, size_t bytes) {
