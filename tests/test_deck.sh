@@ -150,6 +150,11 @@ if [ -n "${MPIEXEC:-}" ] && [ "$MPIEXEC" != no ]; then
     [ "$code $(grep -cE "unknown command|^usage:" err)" = "2 1" ] || fail "'$line' on three ranks: $code: $(cat err)"
   done
 fi
+# Each family that a deck may name is one that its keys can describe.
+for family in gpt2 llama mistral qwen2; do
+  printf 'model: {model_type: %s}\n' $family > family.yml
+  expect 0 "^model: $family, " family.yml
+done
 # Keys of a configuration without effect are listed, slips with what may have been meant; what is nested is looked at too.
 printf '{"model_type": "llama", "num_layers": 4, "use_cache": true}\n' > config.json
 expect 0 "keys without effect here, ignored: num_layers (did you mean 'num_hidden_layers'?), use_cache" config.yml

@@ -128,10 +128,12 @@ static int read_rope(const json_t *root, const struct config_source *source, str
   return status;
 }
 
+/* A deck has no keys for what is refused, so what it leaves out is harmless there. */
 static int check_refused(const json_t *root, const struct family *family, const struct config_source *source) {
+  bool is_deck = source->deck && !source->deck->model.config;
   for (const struct config_refusal *row = config_refusals; row->name; row++) {
     const json_t *value = json_object_get(root, row->name);
-    if (!config_has_word(row->families, family->model_type) || !(value || row->when_absent)) continue;
+    if (!config_has_word(row->families, family->model_type) || !(value || (row->when_absent && !is_deck))) continue;
     if (value && is_harmless(value, row->harmless)) continue;
     char is[80];
     return config_refuse(source, row->name, "%s: %s", describe_value(value, is, sizeof is), row->advice);
