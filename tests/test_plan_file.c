@@ -141,7 +141,9 @@ static void test_prediction(const struct model *model) {
   double *times = MEM_NEW(double, 2 * dag->n_nodes);
   for (int32_t v = 0; v < 2 * dag->n_nodes; v++) times[v] = 0.25 * v;
   struct plan_file_cost costs[] = {{0, 0, OP_EMBED, 1, 2, 3, 64}, {1, 1, OP_MATMUL, 0.5, 0.25, 0.125, 128}};
-  struct plan_file_prediction p = {times, times + dag->n_nodes, 7.5, "preset cpu", costs, 2};
+  int32_t *after = MEM_NEW(int32_t, dag->n_nodes);
+  for (int32_t v = 0; v < dag->n_nodes; v++) after[v] = v - 1;
+  struct plan_file_prediction p = {times, times + dag->n_nodes, after, 7.5, "preset cpu", costs, 2};
   write_plan(plan, model, &p);
   struct plan_file file;
   T_CHECK(!plan_file_read(path, &file) && file.predicted_step_s == 7.5, "%s", error_text());
@@ -151,8 +153,8 @@ static void test_prediction(const struct model *model) {
   int64_t n;
   T_CHECK(!trace_read_nodes(path, 0, &nodes, &n) && n == dag->n_nodes, "%s", error_text());
   for (int64_t v = 0; v < n; v++)
-    T_CHECK(nodes[v].start_s == 0.25 * (double)v && nodes[v].end_s == 0.25 * (double)(v + n), "node %lld",
-            (long long)v);
+    T_CHECK(nodes[v].start_s == 0.25 * (double)v && nodes[v].after == v - 1 && nodes[v].end_s == 0.25 * (double)(v + n),
+            "node %lld", (long long)v);
   mem_free(nodes);
   struct h5_file *h5;
   double weight[2];
@@ -162,6 +164,7 @@ static void test_prediction(const struct model *model) {
   T_CHECK(!h5_table_read(h5, "/costs", "bytes_kept", H5_INT64, 0, 2, kept) && kept[1] == 128, "bytes_kept");
   h5_discard(&h5);
   mem_free(times);
+  mem_free(after);
   dag_destroy(&dag);
   plan_destroy(&plan);
 }

@@ -326,7 +326,7 @@ static void test_ideal(void) {
   double *start = MEM_NEW(double, dag->n_nodes), *end = MEM_NEW(double, dag->n_nodes);
   struct node_row *rows = MEM_NEW(struct node_row, dag->n_nodes);
   time_ideally(dag, start, end);
-  for (int32_t v = 0; v < dag->n_nodes; v++) rows[v] = trace_rows_make_node(dag, v, 1, start[v], end[v]);
+  for (int32_t v = 0; v < dag->n_nodes; v++) rows[v] = trace_rows_make_node(dag, v, 1, start[v], end[v], -1);
   struct h5_file *file = create_trace(P);
   append(file, 1, 0, rows, dag->n_nodes);
   T_CHECK(!h5_close(&file), "%s", error_text());

@@ -113,7 +113,7 @@ static void check_plan(const struct plan *plan, const struct model *model) {
   const struct sim_result *result = sim_run(sim, &times, 1);
   struct node_row *rows = MEM_NEW(struct node_row, dag->n_nodes);
   for (int32_t v = 0; v < dag->n_nodes; v++)
-    rows[v] = trace_rows_make_node(dag, v, 1, result->start[v], result->end[v]);
+    rows[v] = trace_rows_make_node(dag, v, 1, result->start[v], result->end[v], result->binder[v]);
   struct report report;
   struct sums sums = add_up(rows, dag->n_nodes, dag->n_ranks, result->makespan, plan->recompute_early, &report);
   T_CHECK(sums.blocks == left && sums.bytes == bytes, "%g blocks of %g bytes, not %g of %g", sums.blocks, sums.bytes,

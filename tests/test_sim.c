@@ -6,7 +6,8 @@
 #include "dag/dag.h"
 #include "model/footprint.h"
 #include "planner/planner.h"
-#include "sim/sim_path.h"
+#include "record/step_path.h"
+#include "sim/sim.h"
 #include "t.h"
 #include "tiny_model.h"
 
@@ -355,10 +356,19 @@ static void test_offload_beside_data(void) {
 
 /* ---- critical path ---- */
 
+static struct step_path find_path(const struct dag *dag, const struct sim_result *r) {
+  struct node_row *rows = MEM_NEW(struct node_row, dag->n_nodes);
+  for (int32_t v = 0; v < dag->n_nodes; v++)
+    rows[v] = trace_rows_make_node(dag, v, 0, r->start[v], r->end[v], r->binder[v]);
+  struct step_path path = step_path_find(rows, dag->n_nodes, NULL);
+  mem_free(rows);
+  return path;
+}
+
 /* It has no gaps and is as long as the step. What lengthens one of its passes lengthens the step by as much at least. */
 static void check_path(const struct step_case *c, const struct sim_times *times, struct sim *sim, uint64_t random) {
   const struct sim_result *r = sim_run(sim, times, 1);
-  struct sim_path path = sim_path_find(c->dag, r);
+  struct step_path path = find_path(c->dag, r);
   double at = 0, sum = 0, before = r->makespan;
   int64_t n = 0;
   for (int64_t k = 0; k < path.n_runs; k++) {
@@ -369,14 +379,14 @@ static void check_path(const struct step_case *c, const struct sim_times *times,
   }
   for (int k = 0; k < NODE_KIND_COUNT; k++) sum += path.seconds[k];
   T_CHECK(at == before && fabs(sum - before) < 1e-9 && n == path.n_nodes, "path %g, %g of %g", at, sum, before);
-  int32_t v = path.runs[random % (uint64_t)path.n_runs].first;
+  int64_t v = path.runs[random % (uint64_t)path.n_runs].first;
   if (c->dag->nodes[v].stream != STREAM_RECEIVE && c->dag->nodes[v].kind != NODE_N) {
     c->seconds[v] += 0.25;
     double after = sim_run(sim, times, 1)->makespan;
-    T_CHECK(after >= before + 0.25 - 1e-9, "node %d by 0.25: %g after %g", v, after, before);
+    T_CHECK(after >= before + 0.25 - 1e-9, "node %d by 0.25: %g after %g", (int)v, after, before);
     c->seconds[v] -= 0.25;
   }
-  sim_path_fini(&path);
+  step_path_fini(&path);
 }
 
 /* GPipe's path: down the pipeline, the passes of a rank, and up. */
@@ -386,11 +396,11 @@ static void test_path_of_gpipe(void) {
   open_case(&c, "gpipe", 4, 5);
   set_times(&c, 1, 2, 0.5);
   const struct sim_result *r = run_case(&sim, &c, INT64_MAX);
-  struct sim_path path = sim_path_find(c.dag, r);
+  struct step_path path = find_path(c.dag, r);
   T_CHECK(path.seconds[NODE_F] == 8 && path.seconds[NODE_B] == 16, "F %g B %g", path.seconds[NODE_F],
           path.seconds[NODE_B]);
   T_CHECK(path.seconds[NODE_SF] == 1.5 && path.seconds[NODE_SB] == 1.5, "SF %g", path.seconds[NODE_SF]);
-  sim_path_fini(&path);
+  step_path_fini(&path);
   sim_destroy(&sim);
   close_case(&c);
 }

@@ -23,10 +23,11 @@ static void check_path(const char *name, const struct dag *dag, const struct sim
   bool *chain = MEM_NEW(bool, dag->n_nodes);
   int32_t v = -1, n_chain = 0, n_marked = 0;
   for (int32_t u = 0; u < dag->n_nodes; u++)
-    if (dag->nodes[u].stream == STREAM_COMPUTE && (v < 0 || r->end[u] > r->end[v])) v = u;
+    if (v < 0 || r->end[u] > r->end[v]) v = u;
   for (; v >= 0; v = r->binder[v]) chain[v] = true;
   struct node_row *rows = MEM_NEW(struct node_row, dag->n_nodes);
-  for (int32_t u = 0; u < dag->n_nodes; u++) rows[u] = trace_rows_make_node(dag, u, 0, r->start[u], r->end[u]);
+  for (int32_t u = 0; u < dag->n_nodes; u++)
+    rows[u] = trace_rows_make_node(dag, u, 0, r->start[u], r->end[u], r->binder[u]);
   struct timeline t;
   int status = timeline_init(&t, "predicted", 0, r->makespan, rows, dag->n_nodes, &(struct timeline_memory){0});
   T_CHECK(!status && t.n_rows == dag->n_nodes, "%s: %lld rows", name, (long long)t.n_rows);

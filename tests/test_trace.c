@@ -16,6 +16,7 @@
 #include "record/comparison.h"
 #include "record/plan_file.h"
 #include "record/trace.h"
+#include "record/trace_read.h"
 #include "record/trace_rows.h"
 #include "record/trace_thin.h"
 #include "scratch.h"
@@ -48,6 +49,28 @@ ssize_t pwrite64(int descriptor, const void *data, size_t bytes, off64_t offset)
 
 /* ---- reading back, on rank 0 ---- */
 
+/* Of a rank's nodes the later ones end later here, so the last of those that a node waits for has the highest number. */
+static int32_t find_last_before(const struct dag *dag, int32_t v) {
+  const struct dag_node *n = &dag->nodes[v];
+  int32_t last = -1;
+  for (int64_t e = dag->in_offset[v]; e < dag->in_offset[v + 1]; e++) {
+    int32_t u = dag->edge_from[e];
+    if (dag->nodes[u].rank == n->rank && u != dag->match[v] && u > last) last = u;
+  }
+  for (int32_t u = dag->rank_offset[n->rank]; u < dag->rank_offset[n->rank + 1]; u++)
+    if (dag->nodes[u].stream == n->stream && dag->nodes[u].position == n->position - 1 && u > last) last = u;
+  return last;
+}
+
+/* A receive is there when its send began after it was posted; all norms come after what the last of them waited for. */
+static int32_t expect_after(const struct dag *dag, int32_t v) {
+  if (dag_is_receive(&dag->nodes[v]) && dag->match[v] > v) return dag->match[v];
+  if (dag->nodes[v].kind == NODE_N)
+    for (int32_t u = 0; u < dag->n_nodes; u++)
+      if (dag->nodes[u].kind == NODE_N && u > v) v = u;
+  return find_last_before(dag, v);
+}
+
 static bool is_row_right(const struct node_row *row, const struct dag *dag, int64_t step) {
   const struct dag_node *node = &dag->nodes[row->node];
   return row->step == step && row->rank == node->rank && row->position == node->position &&
@@ -55,7 +78,7 @@ static bool is_row_right(const struct node_row *row, const struct dag *dag, int6
          row->microbatch == node->micro && row->layer == node->layer && row->peer == node->peer &&
          row->bytes == node->bytes && row->device_alloc == node->device_alloc &&
          row->device_free == node->device_free && fabs(row->start_s - start_of(step, row->node)) < 1e-9 &&
-         fabs(row->end_s - end_of(step, row->node)) < 1e-9;
+         fabs(row->end_s - end_of(step, row->node)) < 1e-9 && row->after == expect_after(dag, row->node);
 }
 
 /* The trace has exactly these steps, ascending, with all rows right. */
@@ -120,6 +143,31 @@ static void test_steps(const char *path, const struct trace_case *c) {
   check_on_root(path, c, counting, 8);
   T_CHECK(!trace_open_all(comm, path, 8, &trace) && !trace_close_all(&trace), "nothing to add: %s", error_text());
   check_on_root(path, c, counting, 8);
+}
+
+/* A trace of a program that did not know `after` is read, as -1, and continued. */
+static void test_older(const char *path, const struct trace_case *c) {
+  struct trace *trace;
+  if (rank == 0) {
+    struct h5_file *file;
+    struct node_row *rows;
+    int64_t n;
+    T_CHECK(!h5_open(path, true, &file) && !h5_remove(file, "/nodes/after") && !h5_close(&file), "%s", error_text());
+    T_CHECK(!trace_read_nodes(path, 8, &rows, &n) && n == c->dag->n_nodes, "%s", error_text());
+    for (int64_t i = 0; i < n; i++) T_CHECK(rows[i].after == -1, "row %d comes after %d", (int)i, (int)rows[i].after);
+    mem_free(rows);
+  }
+  comm_barrier_all(comm);
+  T_CHECK(!trace_open_all(comm, path, 8, &trace), "%s", error_text());
+  add_step(trace, comm, c, 9);
+  T_CHECK(!trace_close_all(&trace), "%s", error_text());
+  if (rank == 0) {
+    struct node_row *rows;
+    int64_t n;
+    T_CHECK(!trace_read_nodes(path, 9, &rows, &n) && n == c->dag->n_nodes, "%s", error_text());
+    for (int64_t i = 0; i < n; i++) T_CHECK(is_row_right(&rows[i], c->dag, 9), "row %d of a continued trace", (int)i);
+    mem_free(rows);
+  }
 }
 
 /* What a run ends with stands in the trace, in the place of an earlier one, until the run goes on. */
@@ -423,6 +471,7 @@ int main(int argc, char **argv) {
   struct trace_case c = make_trace_case(size);
   test_steps(path, &c);
   if (rank == 0) test_plan(folder, &c);
+  test_older(path, &c);
   test_comparison(path, &c);
   if (rank == 0) test_choice();
   test_bound(path, &c);

@@ -88,7 +88,8 @@ static int write_nodes(struct h5_file *file, const struct dag *dag, const struct
   for (int64_t first = 0; first < dag->n_nodes && !status; first += BLOCK_ROWS) {
     int64_t n = dag->n_nodes - first < BLOCK_ROWS ? dag->n_nodes - first : BLOCK_ROWS;
     for (int64_t i = first; i < first + n; i++)
-      rows[i - first] = trace_rows_make_node(dag, (int32_t)i, 0, p ? p->start_s[i] : NAN, p ? p->end_s[i] : NAN);
+      rows[i - first] = trace_rows_make_node(dag, (int32_t)i, 0, p ? p->start_s[i] : NAN, p ? p->end_s[i] : NAN,
+                                             p ? p->after[i] : -1);
     status = rows_append(file, trace_rows_get_nodes(), rows, n);
   }
   mem_free(rows);

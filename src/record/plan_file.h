@@ -25,6 +25,7 @@ struct plan_file_cost {
 /* What a simulator says of a plan. */
 struct plan_file_prediction {
   const double *start_s, *end_s; /* [n_nodes] */
+  const int32_t *after;          /* [n_nodes] the node whose end let a node start, -1: none */
   double step_s;
   const char *cost_source;
   const struct plan_file_cost *costs; /* [n_costs] */

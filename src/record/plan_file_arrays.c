@@ -10,7 +10,7 @@
 
 #define TYPE(row, member)                                                                                              \
   _Generic(((struct row *)0)->member, int32_t : H5_INT32, uint32_t : H5_INT32, int64_t : H5_INT64)
-#define FIELD(row, member) {{#member, TYPE(row, member), NULL, NULL}, offsetof(struct row, member)},
+#define FIELD(row, member) {{#member, TYPE(row, member), NULL, NULL}, offsetof(struct row, member), false},
 #define X(member, count, fields) static const struct rows_column member##_columns[] = {fields(FIELD)};
 PLAN_ARRAYS(X)
 #undef X

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "record/comparison.h"
+#include "record/trace_after.h"
 #include "record/trace_rows.h"
 #include "record/trace_thin.h"
 #include "store/h5.h"
@@ -88,7 +89,8 @@ static int continue_file(struct trace *trace, const char *path, int64_t last_ste
   int status = h5_open(path, true, &trace->file);
   for (int t = 0; t < N_TABLES && !status; t++) {
     int64_t n = 0;
-    status = rows_count_until(trace->file, trace->tables[t], last_step, &n);
+    status = rows_complete(trace->file, trace->tables[t]);
+    if (!status) status = rows_count_until(trace->file, trace->tables[t], last_step, &n);
     if (!status) status = rows_truncate(trace->file, trace->tables[t], n);
   }
   if (!status) status = comparison_clear(trace->file);
@@ -148,8 +150,8 @@ int trace_add(struct trace *trace, const struct dag *dag, const struct trace_spa
   double shift = comm_get_clock_offset(trace->comm) - step->start;
   int32_t first = dag->rank_offset[rank], n = dag->rank_offset[rank + 1] - first;
   for (int32_t i = 0; i < n; i++) {
-    struct node_row row =
-        trace_rows_make_node(dag, first + i, step->step, spans[i].start + shift, spans[i].end + shift);
+    struct node_row row = trace_rows_make_node(dag, first + i, step->step, spans[i].start + shift, spans[i].end + shift,
+                                               trace_after_find(dag, spans, rank, first + i));
     add_row(trace, NODES, &row);
   }
   struct peak_row row = {.step = (int32_t)step->step,
@@ -198,6 +200,14 @@ static char *merge_rows(const char *rows, size_t row_bytes, const int64_t *offse
   return merged;
 }
 
+/* Each step of the nodes of all ranks. */
+static void settle_steps(struct node_row *rows, int64_t n) {
+  for (int64_t first = 0, end; first < n; first = end) {
+    for (end = first; end < n && rows[end].step == rows[first].step;) end++;
+    trace_after_settle(rows + first, end - first);
+  }
+}
+
 /* A new file's tables get chunks of about what a flush brings: its last chunks are packed anew at every flush, and many small
  * ones take more room. */
 static int fit_chunks(struct trace *trace, int t, int64_t n) {
@@ -213,6 +223,7 @@ static int append_merged(struct trace *trace, int t, const char *rows, const int
   size_t bytes = trace->tables[t]->row_bytes;
   char *merged = merge_rows(rows, bytes, offsets, n_ranks);
   int64_t n = offsets[n_ranks] / (int64_t)bytes;
+  if (t == NODES) settle_steps((struct node_row *)(void *)merged, n);
   int status = fit_chunks(trace, t, n);
   if (!status) status = rows_append(trace->file, trace->tables[t], merged, n);
   mem_free(merged);

@@ -27,6 +27,7 @@ static const struct rows_column node_columns[] = {
     NODE(host_free, H5_INT64, "byte"),
     NODE(start_s, H5_FLOAT64, "s"),
     NODE(end_s, H5_FLOAT64, "s"),
+    ROWS_NEW_COLUMN(node_row, after, H5_INT32, NULL),
 };
 static const struct rows_table nodes = ROWS_TABLE("/nodes", node_row, node_columns);
 
@@ -61,7 +62,8 @@ const struct rows_table *trace_rows_get_peaks(void) { return &peaks; }
 const struct rows_table *trace_rows_get_plan_peaks(void) { return &plan_peaks; }
 const struct rows_table *trace_rows_get_steps(void) { return &steps; }
 
-struct node_row trace_rows_make_node(const struct dag *dag, int32_t i, int64_t step, double start_s, double end_s) {
+struct node_row trace_rows_make_node(const struct dag *dag, int32_t i, int64_t step, double start_s, double end_s,
+                                     int32_t after) {
   const struct dag_node *node = &dag->nodes[i];
   return (struct node_row){.step = (int32_t)step,
                            .node = i,
@@ -79,5 +81,7 @@ struct node_row trace_rows_make_node(const struct dag *dag, int32_t i, int64_t s
                            .host_alloc = node->host_alloc,
                            .host_free = node->host_free,
                            .start_s = start_s,
-                           .end_s = end_s};
+                           .end_s = end_s,
+                           .after = after,
+                           .match = dag->match[i]};
 }

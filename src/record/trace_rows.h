@@ -17,6 +17,8 @@ struct node_row {
   int64_t bytes;
   int64_t device_alloc, device_free, host_alloc, host_free;
   double start_s, end_s;
+  int32_t after; /* the node whose end let this one start, on any rank; -1: none, or not known (older files) */
+  int32_t match; /* of a message the node of its other end, -1: none; not in files */
 };
 
 /* /peaks: bytes of one rank's pools at their highest, and what of them is held for the whole step. */
@@ -41,6 +43,7 @@ const struct rows_table *trace_rows_get_plan_peaks(void);
 const struct rows_table *trace_rows_get_steps(void);
 
 /* The row of node i of a graph. */
-struct node_row trace_rows_make_node(const struct dag *dag, int32_t i, int64_t step, double start_s, double end_s);
+struct node_row trace_rows_make_node(const struct dag *dag, int32_t i, int64_t step, double start_s, double end_s,
+                                     int32_t after);
 
 #endif

@@ -54,3 +54,15 @@ static int compare_choices(const void *left, const void *right) {
 void plan_report_sort(struct plan_choice *choices, int n) {
   if (n > 0) qsort(choices, (size_t)n, sizeof *choices, compare_choices);
 }
+
+struct node_row plan_report_make_row(const struct plan_report *r, int32_t v) {
+  return trace_rows_make_node(r->dag, v, 0, r->sim->start[v], r->sim->end[v], r->sim->binder[v]);
+}
+
+struct step_path plan_report_find_path(const struct plan_report *r) {
+  struct node_row *rows = MEM_NEW(struct node_row, r->dag->n_nodes);
+  for (int32_t v = 0; v < r->dag->n_nodes; v++) rows[v] = plan_report_make_row(r, v);
+  struct step_path path = step_path_find(rows, r->dag->n_nodes, NULL);
+  mem_free(rows);
+  return path;
+}

@@ -4,6 +4,8 @@
 #ifndef PENSTOCK_REPORT_PLAN_REPORT_H
 #define PENSTOCK_REPORT_PLAN_REPORT_H
 
+#include "record/step_path.h"
+
 #include <stdint.h>
 
 struct dag;
@@ -44,6 +46,10 @@ struct memory_parts {
 };
 /* They sum to the peak. */
 struct memory_parts plan_report_get_memory(const struct dag *dag, int32_t rank);
+
+/* The predicted step's node v as a row, and its critical path, whose rows are the nodes. */
+struct node_row plan_report_make_row(const struct plan_report *report, int32_t v);
+struct step_path plan_report_find_path(const struct plan_report *report);
 
 /* The texts are owned by the caller. */
 char *plan_report_format(const struct plan_report *report);

@@ -8,7 +8,7 @@
 #include "dag/dag.h"
 #include "plan/recompute.h"
 #include "report/plan_report.h"
-#include "sim/sim_path.h"
+#include "sim/sim.h"
 
 static json_t *make_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 static json_t *make_bytes(int64_t bytes) { return bytes == INT64_MAX ? json_null() : json_integer(bytes); }
@@ -92,10 +92,10 @@ static json_t *make_bubbles(const struct plan_report *r) {
 
 /* Runs of the critical path, those that take no time left out. */
 static json_t *make_path(const struct plan_report *r) {
-  struct sim_path path = sim_path_find(r->dag, r->sim);
+  struct step_path path = plan_report_find_path(r);
   json_t *list = json_array();
   for (int64_t k = 0; k < path.n_runs; k++) {
-    const struct sim_path_run *run = &path.runs[k];
+    const struct step_path_run *run = &path.runs[k];
     const struct dag_node *n = &r->dag->nodes[run->first];
     if (run->until <= run->from) continue;
     json_array_append_new(list, json_pack("{s:i, s:s, s:i, s:i, s:I, s:f, s:f}", "rank", (int)n->rank, "stream",
@@ -103,7 +103,7 @@ static json_t *make_path(const struct plan_report *r) {
                                           "last_node", (int)run->last, "nodes", (json_int_t)run->n_nodes, "start_s",
                                           run->from, "end_s", run->until));
   }
-  sim_path_fini(&path);
+  step_path_fini(&path);
   return list;
 }
 

@@ -10,7 +10,7 @@
 #include "plan/recompute.h"
 #include "report/plan_report.h"
 #include "report/report_step.h"
-#include "sim/sim_path.h"
+#include "sim/sim.h"
 
 enum { RANKS_DRAWN = 32, RANKS_LISTED = 64, RUNS_LISTED = 24 };
 static const double MIB = 1024.0 * 1024.0;
@@ -156,7 +156,7 @@ static void print_picture(FILE *out, const struct plan_report *r) {
   double end = 0;
   for (int32_t k = 0; k < r->plan->n_ranks; k++)
     end = r->sim->ranks[k].last_end > end ? r->sim->ranks[k].last_end : end;
-  for (int32_t v = 0; v < n; v++) rows[v] = trace_rows_make_node(r->dag, v, 0, r->sim->start[v], r->sim->end[v]);
+  for (int32_t v = 0; v < n; v++) rows[v] = plan_report_make_row(r, v);
   step_view_init(&view, rows, n, end);
   char *picture = step_view_draw(&view);
   fprintf(out, "\nthe step (a column is 1/%d of it; F forward, R recompute, B I W backward, U update, . idle)\n%s",
@@ -220,8 +220,8 @@ static void print_ranks(FILE *out, const struct plan_report *r) {
 }
 
 /* "F 0 .. B 3": the first and the last node of a run. */
-static void print_run(FILE *out, const struct dag *dag, const struct sim_path_run *run) {
-  const int32_t ends[2] = {run->first, run->last};
+static void print_run(FILE *out, const struct dag *dag, const struct step_path_run *run) {
+  const int64_t ends[2] = {run->first, run->last};
   fprintf(out, "%10.6g  %10.6g  %5d  ", run->from * 1e3, run->until * 1e3, (int)dag->nodes[run->first].rank);
   for (int k = 0; k < (run->n_nodes > 1 ? 2 : 1); k++) {
     char text[80];
@@ -235,7 +235,7 @@ static void print_run(FILE *out, const struct dag *dag, const struct sim_path_ru
 /* The chain that ends last, each node of it after the one that let it start. Runs without time of their own (messages that
  * take none) are not worth a line. */
 static void print_critical_path(FILE *out, const struct plan_report *r) {
-  struct sim_path path = sim_path_find(r->dag, r->sim);
+  struct step_path path = plan_report_find_path(r);
   fprintf(out, "\ncritical path: %" PRId64 " nodes,", path.n_nodes);
   for (int k = 0; k < NODE_KIND_COUNT; k++)
     if (path.seconds[k] > 0) fprintf(out, " %s %.4g ms", node_kind_get_name((enum node_kind)k), path.seconds[k] * 1e3);
@@ -250,7 +250,7 @@ static void print_critical_path(FILE *out, const struct plan_report *r) {
       fprintf(out, "... %" PRId64 " more\n", n - RUNS_LISTED);
     shown++;
   }
-  sim_path_fini(&path);
+  step_path_fini(&path);
 }
 
 char *plan_report_format_times(const struct plan_report *r) {

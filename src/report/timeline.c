@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "plan/plan.h"
+#include "record/step_path.h"
 #include "report/columns.h"
 #include "report/report_step.h"
 
@@ -154,13 +155,19 @@ void timeline_fill_columns(const struct timeline *t, int32_t rank, struct column
   }
 }
 
+static void mark_path(struct timeline *t) {
+  t->on_path = MEM_NEW(bool, t->n_rows);
+  struct step_path path = step_path_find(t->rows, t->n_rows, t->on_path);
+  step_path_fini(&path);
+}
+
 int timeline_init(struct timeline *t, const char *title, int64_t step, double seconds, struct node_row *rows,
                   int64_t n_rows, const struct timeline_memory *memory) {
   *t = (struct timeline){.title = title, .step = step, .rows = rows};
   int status = keep_rows(t, n_rows);
   if (!status && t->n_rows > 0) {
     measure(t, seconds, memory);
-    timeline_mark_path(t);
+    mark_path(t);
     draw(t);
   }
   if (status) timeline_fini(t);

@@ -67,7 +67,4 @@ int timeline_get_shade(const struct timeline *timeline, const struct node_row *r
 struct columns;
 void timeline_fill_columns(const struct timeline *timeline, int32_t rank, struct columns *columns);
 
-/* timeline_path.c: fills in on_path of the rows; called by timeline_init. */
-void timeline_mark_path(struct timeline *timeline);
-
 #endif

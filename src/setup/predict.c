@@ -86,6 +86,7 @@ int predict_write(const struct prediction *p, const struct model *model, const s
                   const char *deck, const char *model_json) {
   struct plan_file_prediction prediction = {.start_s = p->simulated.result->start,
                                             .end_s = p->simulated.result->end,
+                                            .after = p->simulated.result->binder,
                                             .step_s = p->simulated.result->step,
                                             .cost_source = cost_get_source(cost)};
   struct plan_file_cost *costs = list_costs(p, model, cost, &prediction.n_costs);

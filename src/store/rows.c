@@ -76,12 +76,40 @@ int rows_truncate(struct h5_file *file, const struct rows_table *table, int64_t 
   return status;
 }
 
+static bool lacks(struct h5_file *file, const struct rows_table *table, int c) {
+  if (!table->columns[c].is_new) return false;
+  char *path = mem_format("%s/%s", table->group, table->columns[c].column.name);
+  bool there = h5_has(file, path);
+  mem_free(path);
+  return !there;
+}
+
+int rows_complete(struct h5_file *file, const struct rows_table *table) {
+  int64_t n = 0;
+  int status = rows_count(file, table, &n);
+  for (int c = 0; c < table->n_columns && !status; c++) {
+    const struct h5_column *column = &table->columns[c].column;
+    if (!lacks(file, table, c)) continue;
+    size_t bytes = (size_t)n * h5_type_get_size(column->type);
+    void *data = mem_alloc(bytes);
+    if (bytes) memset(data, 0xff, bytes);
+    const void *columns[1] = {data};
+    status = h5_table_create(file, table->group, column, 1);
+    if (!status && n > 0) status = h5_table_append(file, table->group, column, 1, n, columns);
+    mem_free(data);
+  }
+  return status;
+}
+
 int rows_read(struct h5_file *file, const struct rows_table *table, int64_t first, int64_t n, void *rows) {
   int status = STATUS_OK;
   for (int c = 0; c < table->n_columns && n > 0 && !status; c++) {
     const struct h5_column *column = &table->columns[c].column;
     void *data = mem_alloc((size_t)n * h5_type_get_size(column->type));
-    status = h5_table_read(file, table->group, column->name, column->type, first, n, data);
+    if (lacks(file, table, c))
+      memset(data, 0xff, (size_t)n * h5_type_get_size(column->type));
+    else
+      status = h5_table_read(file, table->group, column->name, column->type, first, n, data);
     if (!status) copy_column(table, c, n, data, rows, true);
     mem_free(data);
   }

@@ -4,6 +4,7 @@
 #ifndef PENSTOCK_STORE_ROWS_H
 #define PENSTOCK_STORE_ROWS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,7 @@
 struct rows_column {
   struct h5_column column;
   size_t offset;
+  bool is_new; /* older files may lack it: it is read as -1 there */
 };
 struct rows_table {
   const char *group;
@@ -22,9 +24,11 @@ struct rows_table {
 };
 
 #define ROWS_COLUMN(row, member, type, unit)                                                                           \
-  { {#member, type, unit, NULL}, offsetof(struct row, member) }
+  { {#member, type, unit, NULL}, offsetof(struct row, member), false }
+#define ROWS_NEW_COLUMN(row, member, type, unit)                                                                       \
+  { {#member, type, unit, NULL}, offsetof(struct row, member), true }
 #define ROWS_ENUM(row, member, names)                                                                                  \
-  { {#member, H5_INT8, NULL, names}, offsetof(struct row, member) }
+  { {#member, H5_INT8, NULL, names}, offsetof(struct row, member), false }
 #define ROWS_TABLE(group, row, columns)                                                                                \
   { group, columns, (int)(sizeof columns / sizeof *columns), sizeof(struct row) }
 
@@ -37,6 +41,8 @@ int rows_create_for(struct h5_file *file, const struct rows_table *table, int64_
 int rows_append(struct h5_file *file, const struct rows_table *table, const void *rows, int64_t n);
 int rows_count(struct h5_file *file, const struct rows_table *table, int64_t *n);
 int rows_truncate(struct h5_file *file, const struct rows_table *table, int64_t n);
+/* Gives a table of an older file the columns that it lacks, -1 in all its rows. */
+int rows_complete(struct h5_file *file, const struct rows_table *table);
 /* Reads rows first..first+n-1 into the caller's array of structs. */
 int rows_read(struct h5_file *file, const struct rows_table *table, int64_t first, int64_t n, void *rows);
 /* All rows; *rows owned by the caller. */
