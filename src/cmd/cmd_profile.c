@@ -14,6 +14,7 @@
 #include "comm/comm.h"
 #include "comm/watchdog.h"
 #include "data/dataset.h"
+#include "device/device.h"
 #include "profile/profile_measure.h"
 #include "record/profile_file.h"
 #include "report/profile_report.h"
@@ -62,8 +63,8 @@ static void close_job(struct profile_job *job) {
 static int check_params(const struct params *params) {
   static const enum param_id needed[] = {PARAM_data_sequence_length, PARAM_data_global_batch};
   int status = params_require(params, "a profile", needed, sizeof needed / sizeof *needed);
-  const struct device_ops *device = device_find(params_get_choice(params, PARAM_device_backend));
-  if (!status && device && device->keeps_time)
+  const struct device_ops *device = device_of_deck(params);
+  if (!status && !device->computes)
     return error_raise(STATUS_MISTAKE,
                        "device.backend %s computes nothing, there is nothing to measure: set device.backend to cpu, or "
                        "give times by hand (cost.source)",

@@ -13,6 +13,7 @@
 
 struct adamw;
 struct device;
+struct params;
 struct pool;
 
 /* A micro-batch as ops see it. Borrowed. */
@@ -58,8 +59,12 @@ struct device_config {
 };
 
 struct device_ops {
-  const char *name;              /* as in device.backend */
-  bool keeps_time;               /* computes nothing: the executor lets nodes take their modelled times */
+  const char *name; /* as in device.backend */
+  /* What a backend is; the rest of the program asks for these, for no backend's name. */
+  bool
+      computes; /* false: nodes take their modelled times, and there are no numbers to begin with, to save or to lose */
+  bool uses_node_memory;         /* where the deck has no limit, a rank's share of its node's memory is one */
+  unsigned precisions;           /* a bit for each PARAMS_PRECISION that a run may have on it */
   const char *(*describe)(void); /* the library that does its products, "oneDNN 2.6.3"; static */
   int (*open)(const struct device_config *config, struct device **device);
   void (*close)(struct device **device);
@@ -100,5 +105,7 @@ struct device {
 
 /* The registry: by name, NULL when there is none. */
 const struct device_ops *device_find(const char *name);
+/* The backend of a deck. */
+const struct device_ops *device_of_deck(const struct params *params);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/worker.h"
+#include "input/params.h"
 #include "kernels.h"
 
 #include <string.h>
@@ -156,6 +157,9 @@ static struct pool *get_pool_cpu(struct device *device) { return cpu_of(device)-
 
 const struct device_ops device_cpu_ops = {
     .name = "cpu",
+    .computes = true,
+    .uses_node_memory = true,
+    .precisions = 1u << PARAMS_PRECISION_FP32,
     .describe = describe_cpu,
     .open = open_cpu,
     .close = close_cpu,

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "input/params.h"
 
 #include <string.h>
 
@@ -152,7 +153,7 @@ static struct pool *get_pool_timed(struct device *device) {
 
 const struct device_ops device_timed_ops = {
     .name = "timed",
-    .keeps_time = true,
+    .precisions = 1u << PARAMS_PRECISION_FP32 | 1u << PARAMS_PRECISION_BF16,
     .describe = describe_timed,
     .open = open_timed,
     .close = close_timed,

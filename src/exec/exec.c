@@ -160,7 +160,7 @@ static bool advance_stream(struct exec *x, enum stream stream) {
     if (!x->way->test_message(x, s)) return false;
     int32_t id = s->active;
     end_node(x, id);
-    if (x->step->dag->nodes[id].peer < 0 && !x->timed) x->step->spans[id - x->first] = x->copied[stream];
+    if (x->step->dag->nodes[id].peer < 0) x->step->spans[id - x->first] = x->copied[stream];
     s->active = -1;
     moved = true;
     if (stream == STREAM_COPY_OUT || stream == STREAM_DISK) close_move(x, id);
@@ -367,19 +367,19 @@ static void back_off(struct exec *x, int peer, int64_t fruitless, const char *wh
 static void open_work(struct exec *x) { (void)x; }
 static void close_work(struct exec *x, int status) { (void)x, (void)status; }
 
-static const struct exec_way way_of_work = {.open = open_work,
-                                            .close = close_work,
-                                            .begin_message = begin_message,
-                                            .test_message = test_message,
-                                            .compute = compute,
-                                            .norm = gather_norm,
-                                            .wait = back_off};
+const struct exec_way exec_way_work = {.open = open_work,
+                                       .close = close_work,
+                                       .begin_message = begin_message,
+                                       .test_message = test_message,
+                                       .compute = compute,
+                                       .norm = gather_norm,
+                                       .wait = back_off};
 
 int exec_run(const struct exec_step *step, struct exec_result *result) {
   *result = (struct exec_result){.finite = true, .bad_layer = -1, .bad_tensor = -1};
   struct exec x;
   exec_init(&x, step, result);
-  x.way = step->times ? &exec_way_timed : &way_of_work;
+  x.way = step->way;
   x.way->open(&x);
   int status = run_nodes(&x);
   x.way->close(&x, status);

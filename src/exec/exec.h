@@ -13,6 +13,17 @@ struct comm;
 struct sim_times;
 struct spill;
 
+/* Ways to carry out nodes, in one order and under one memory: by work, or by keeping modelled times (exec_timed.c). */
+struct exec_way;
+extern const struct exec_way exec_way_work, exec_way_timed;
+
+/* Modelled times of a step. */
+struct exec_model {
+  const struct sim_times *times;     /* what nodes take */
+  const struct trace_span *expected; /* when the simulator has this rank's nodes, from the start of the step on, */
+  double end;                        /* and the end of the step; only for when to wake up */
+};
+
 /* One step as the executor is given it. All borrowed. */
 struct exec_step {
   struct comm *comm;
@@ -22,16 +33,14 @@ struct exec_step {
   const struct op_batch *micro; /* [n_micro] rows, length, lengths; tokens and labels where the stage needs them */
   float loss_scale;             /* 1 / labels of the step */
   const struct optimizer_config *optimizer;
-  int64_t step;                  /* from 1 */
-  bool sync_messages;            /* a send ends only when its receive has begun: nothing is buffered */
-  bool keep_gradients;           /* no update: gradient sums are completed and left in place (for verify) */
-  const struct sim_times *times; /* what nodes take on a device that keeps time; NULL: the device computes */
-  const struct trace_span
-      *expected;            /* with times: when the simulator has this rank's nodes, from the start of the step */
-  double expected_end;      /* and the end of the step; only for when to wake up */
-  struct spill *spill;      /* where blocks of tier disk go; NULL: none do */
-  struct trace_span *spans; /* [nodes of this rank] filled in: spans[i] for node rank_offset[rank] + i */
-  double *op_seconds;       /* [OP_TIMES] of op_times.h: what this rank's ops took is added; NULL: not wanted */
+  int64_t step;               /* from 1 */
+  bool sync_messages;         /* a send ends only when its receive has begun: nothing is buffered */
+  bool keep_gradients;        /* no update: gradient sums are completed and left in place (for verify) */
+  const struct exec_way *way; /* how nodes are carried out */
+  struct exec_model model;    /* what exec_way_timed goes by; others do not look at it */
+  struct spill *spill;        /* where blocks of tier disk go; NULL: none do */
+  struct trace_span *spans;   /* [nodes of this rank] filled in: spans[i] for node rank_offset[rank] + i */
+  double *op_seconds;         /* [OP_TIMES] of op_times.h: what this rank's ops took is added; NULL: not wanted */
 };
 
 struct exec_result {

@@ -31,7 +31,6 @@ struct exec_way {
   /* A round of waiting, as comm_back_off. */
   void (*wait)(struct exec *x, int peer, int64_t fruitless, const char *what);
 };
-extern const struct exec_way exec_way_timed;
 
 struct exec {
   const struct exec_way *way;

@@ -45,7 +45,7 @@ struct exec_timed {
 static double now(const struct exec_timed *t) { return clock_now() - t->origin; }
 
 static bool is_rendezvous(const struct exec *x, const struct dag_node *node) {
-  return sim_is_rendezvous(x->step->times, node);
+  return sim_is_rendezvous(x->step->model.times, node);
 }
 
 /* The latest end among the stream and what is before a node on this rank. */
@@ -87,7 +87,7 @@ static double find_look(const struct exec *x) {
   for (int s = 0; s < STREAM_COUNT; s++) {
     int32_t id = x->streams[s].active;
     if (id < 0) continue;
-    const struct trace_span *expected = &x->step->expected[id - x->first];
+    const struct trace_span *expected = &x->step->model.expected[id - x->first];
     look = fmin(look, x->timed->messages[s].waits_for_post ? expected->start : expected->end);
   }
   return look;
@@ -121,7 +121,7 @@ static bool is_stopped(struct exec *x) {
 /* Until a late message is looked for again: a pass that waits for it can catch up with all of its own time. */
 static double get_nap(const struct exec *x) {
   const struct exec_stream *s = &x->streams[STREAM_COMPUTE];
-  double seconds = s->next < s->n ? x->step->times->seconds[s->nodes[s->next]] : 0;
+  double seconds = s->next < s->n ? x->step->model.times->seconds[s->nodes[s->next]] : 0;
   return fmin(fmax(seconds / 4, NAP_SHORTEST), NAP_LONGEST);
 }
 
@@ -180,7 +180,7 @@ static void close_timed(struct exec *x, int status) {
     clock_sleep_until(t->origin + values[MODELLED]);
     values[REAL] = now(t);
     values[LATE] = t->late;
-    sleep_idle(x, x->step->expected_end); /* the others are not there before */
+    sleep_idle(x, x->step->model.end); /* the others are not there before */
     int size = comm_get_size(x->step->comm);
     double *all = gather_all(x, values, N_VALUES);
     result->start = t->origin;
@@ -199,7 +199,7 @@ static void close_timed(struct exec *x, int status) {
 static void send_due(struct exec *x, struct exec_stream *s, int32_t id, double start) {
   const struct dag_node *node = &x->step->dag->nodes[id];
   struct timed_message *m = &x->timed->messages[node->stream];
-  m->due = start + x->step->times->seconds[id];
+  m->due = start + x->step->model.times->seconds[id];
   set_times(x, id, start, m->due);
   s->requests[0] = exec_send_begin(x, node->peer, exec_make_tag(node), &m->due, sizeof m->due);
 }
@@ -212,7 +212,7 @@ static void begin_message_timed(struct exec *x, struct exec_stream *s, int32_t i
   *m = (struct timed_message){.ready = find_ready(x, id)};
   m->posted = m->ready;
   if (node->peer < 0) { /* a copy: nobody else has to do with it */
-    set_times(x, id, m->ready, m->ready + x->step->times->seconds[id]);
+    set_times(x, id, m->ready, m->ready + x->step->model.times->seconds[id]);
     return;
   }
   if (dag_is_receive(node)) {
@@ -262,7 +262,7 @@ static void sleep_until(struct exec *x, double end) {
 static void compute_timed(struct exec *x, int32_t id) {
   struct exec_timed *t = x->timed;
   advance_all(x); /* what the node before has made leaves now, not after this one */
-  double start = find_ready(x, id), end = start + x->step->times->seconds[id], begun = now(t);
+  double start = find_ready(x, id), end = start + x->step->model.times->seconds[id], begun = now(t);
   set_times(x, id, start, end);
   if (begun - end > t->late) t->late = begun - end;
   x->step->spans[id - x->first].start = t->origin + fmax(start, begun);
@@ -282,7 +282,7 @@ static struct meeting meet_at_hub(struct exec *x, int32_t id, struct meeting min
   struct comm_request **requests = MEM_NEW(struct comm_request *, size);
   struct meeting *all = MEM_NEW(struct meeting, size);
   for (int r = 1; r < size; r++) requests[r] = comm_receive_begin(comm, r, tag, &all[r], sizeof *all);
-  sleep_idle(x, x->step->expected[id - x->first].end - mine.seconds);
+  sleep_idle(x, x->step->model.expected[id - x->first].end - mine.seconds);
   for (int r = 1; r < size; r++) {
     comm_wait(comm, &requests[r], "the gradient norm");
     mine.ready = fmax(mine.ready, all[r].ready);
@@ -298,7 +298,7 @@ static struct meeting meet_at_hub(struct exec *x, int32_t id, struct meeting min
 static struct meeting meet_hub(struct exec *x, int32_t id, struct meeting mine) {
   struct comm *comm = x->step->comm;
   int tag = exec_make_tag(&x->step->dag->nodes[id]);
-  double end = x->step->expected[id - x->first].end;
+  double end = x->step->model.expected[id - x->first].end;
   struct meeting met;
   struct comm_request *receive = comm_receive_begin(comm, 0, tag, &met, sizeof met);
   struct comm_request *send = comm_send_begin(comm, 0, tag, &mine, sizeof mine);
@@ -310,7 +310,7 @@ static struct meeting meet_hub(struct exec *x, int32_t id, struct meeting mine) 
 
 /* The norms of all ranks end together. */
 static void norm_timed(struct exec *x, int32_t id) {
-  struct meeting mine = {find_ready(x, id), x->step->times->seconds[id]};
+  struct meeting mine = {find_ready(x, id), x->step->model.times->seconds[id]};
   struct meeting met = x->rank == 0 ? meet_at_hub(x, id, mine) : meet_hub(x, id, mine);
   set_times(x, id, mine.ready, met.ready + met.seconds);
 }

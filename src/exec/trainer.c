@@ -22,7 +22,7 @@ static int open_spill(struct trainer *t) {
   const struct trainer_config *c = &t->config;
   int32_t rank = comm_get_rank(c->comm);
   struct dag *dag = NULL;
-  if (!c->plan->n_moves || t->device->ops->keeps_time) return STATUS_OK;
+  if (!c->plan->n_moves || !trainer_computes(t)) return STATUS_OK;
   int status = dag_build(c->plan, c->model, &dag);
   if (status) return status;
   int64_t most = dag_get_pool_peak(dag, rank, POOL_DISK, NULL);
@@ -41,7 +41,7 @@ int trainer_create(const struct trainer_config *config, struct trainer **trainer
   t->config.device.host_limit = config->plan->host_limit[comm_get_rank(config->comm)];
   int status = ops ? ops->open(&t->config.device, &t->device)
                    : error_raise(STATUS_MISTAKE, "device.backend '%s' is not available", config->backend);
-  if (!status && ops->keeps_time && !config->cost)
+  if (!status && !ops->computes && !config->cost)
     status = error_raise(STATUS_MISTAKE,
                          "device.backend '%s' computes nothing, and this needs results: set device.backend to cpu",
                          config->backend);
@@ -82,10 +82,10 @@ void trainer_abandon(struct trainer *t) {
   if (t->spill) spill_abandon(t->spill);
 }
 
-bool trainer_keeps_time(const struct trainer *t) { return t->device->ops->keeps_time; }
+bool trainer_computes(const struct trainer *t) { return t->device->ops->computes; }
 
 void trainer_init(struct trainer *t, uint64_t seed) {
-  if (!trainer_keeps_time(t)) rank_state_init(t->state, seed);
+  if (trainer_computes(t)) rank_state_init(t->state, seed);
 }
 
 bool trainer_needs_tokens(const struct trainer *t) { return t->state->needs_tokens; }
@@ -129,7 +129,7 @@ static int update_graph(struct trainer *t, const struct batch *batch, bool forwa
       graph->peak = dag_get_peak(graph->dag, rank, NULL);
       graph->host_peak = dag_get_pool_peak(graph->dag, rank, POOL_HOST, NULL);
       graph->disk_peak = dag_get_pool_peak(graph->dag, rank, POOL_DISK, NULL);
-      if (trainer_keeps_time(t)) expect_graph(t, graph);
+      if (!trainer_computes(t)) expect_graph(t, graph);
     }
   }
   mem_free(micro);
@@ -165,9 +165,8 @@ static int run_graph(struct trainer *t, const struct step_graph *graph, const st
                           .step = step,
                           .sync_messages = t->config.sync_messages,
                           .keep_gradients = keep_gradients,
-                          .times = graph->simulated.sim ? &graph->simulated.times : NULL,
-                          .expected = graph->expected,
-                          .expected_end = graph->expected_end,
+                          .way = trainer_computes(t) ? &exec_way_work : &exec_way_timed,
+                          .model = {&graph->simulated.times, graph->expected, graph->expected_end},
                           .spill = t->spill,
                           .spans = spans,
                           .op_seconds = graph == &t->train ? t->op_seconds : NULL};
@@ -200,7 +199,7 @@ static int run_training(struct trainer *t, const struct batch *batch, int64_t st
   result->bad_layer = run.bad_layer;
   result->bad_tensor = run.bad_tensor;
   result->seconds = clock_now() - result->start;
-  if (trainer_keeps_time(t)) { /* without what the ranks agree on before and after */
+  if (!trainer_computes(t)) { /* without what the ranks agree on before and after */
     result->start = run.start;
     result->seconds = run.seconds;
   }

@@ -76,8 +76,8 @@ void trainer_abandon(struct trainer *trainer);
 /* Initial parameters as a function of the seed. */
 void trainer_init(struct trainer *trainer, uint64_t seed);
 
-/* True when the device computes nothing: there is no loss, and there are no parameters worth keeping. */
-bool trainer_keeps_time(const struct trainer *trainer);
+/* False on a device that lets nodes take their modelled times: there are no results, and nothing to save. */
+bool trainer_computes(const struct trainer *trainer);
 
 /* True when this rank needs a batch's tokens and labels (it holds embedding or head), not its shapes alone. */
 bool trainer_needs_tokens(const struct trainer *trainer);

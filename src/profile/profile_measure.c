@@ -90,7 +90,7 @@ static int open_device(struct profile_work *w) {
   const struct profile_config *c = w->config;
   const struct device_ops *ops = device_find(c->backend);
   if (!ops) return error_raise(STATUS_MISTAKE, "device.backend '%s' is not available", c->backend);
-  if (ops->keeps_time)
+  if (!ops->computes)
     return error_raise(
         STATUS_MISTAKE,
         "device.backend '%s' computes nothing, there is nothing to measure: set device.backend to cpu, or "

@@ -47,7 +47,7 @@ double run_clock_need_report(const struct run *run) {
 
 static double need_save(const struct run *run) {
   if (run->clock.save > 0) return 2 * run->clock.save;
-  return trainer_keeps_time(run->trainer) ? 0 : SAVE_BYTES * (double)run->model->n_parameters / SAVE_RATE;
+  return trainer_computes(run->trainer) ? SAVE_BYTES * (double)run->model->n_parameters / SAVE_RATE : 0;
 }
 
 double run_clock_need_end(const struct run *run) {

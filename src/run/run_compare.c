@@ -77,7 +77,7 @@ void run_compare_close(struct run *run) {
 const struct cost *run_compare_get_cost(const struct run *run) { return run->compare->cost; }
 
 double run_compare_get_scale(const struct run *run) {
-  return trainer_keeps_time(run->trainer) ? run->params->device.time_scale : 1;
+  return trainer_computes(run->trainer) ? 1 : run->params->device.time_scale;
 }
 
 /* ---- a step ---- */
@@ -167,7 +167,7 @@ static void make_comparison(const struct run *run, const struct forecast *measur
                              .op_names = model_format_names(run->model, MODEL_OPS),
                              .n_steps = tally_count(c->measured)};
   list_kinds(c, &predicted, measured, out);
-  if (!trainer_keeps_time(run->trainer)) list_ops(run, &predicted, measured, out);
+  if (trainer_computes(run->trainer)) list_ops(run, &predicted, measured, out);
 }
 
 static void log_text(char *text) {

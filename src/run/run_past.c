@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/comm.h"
+#include "device/device.h"
 #include "input/deck.h"
 #include "record/checkpoint.h"
 #include "record/trace_read.h"
@@ -23,7 +24,7 @@ static char *make_path(const struct run *run, const char *name) { return mem_for
 struct past {
   int64_t steps;            /* that the last life was to reach or has reached, -1: unknown */
   int64_t checkpoint_every; /* of the last life, 0: none, or unknown */
-  bool keeps_time;          /* it had nothing to save */
+  bool saves_nothing;       /* its device did not compute */
 };
 
 /* From used.yml, if it can be read (whether it fits is for compare_deck to say), and metrics.csv. */
@@ -35,7 +36,7 @@ static struct past read_past(const struct run *run) {
     /* Of a file that was cut: a default tells nothing of the last life. */
     if (params_is_given(&old, PARAM_run_steps) && old.run.steps > past.steps) past.steps = old.run.steps;
     past.checkpoint_every = old.run.checkpoint_every;
-    past.keeps_time = old.device.backend == PARAMS_BACKEND_TIMED;
+    past.saves_nothing = !device_of_deck(&old)->computes;
     params_fini(&old);
   }
   error_clear();
@@ -62,7 +63,7 @@ static int find_saves_in_log(const struct run *run) {
 
 /* There were checkpoints, as far as anybody knows. */
 static bool has_saved(const struct run *run, const struct past *past) {
-  if (past->keeps_time) return false;
+  if (past->saves_nothing) return false;
   if (run->before == RUN_DONE || run->before == RUN_CHECKPOINTED) return true;
   if (run->broke_at == 0) return false; /* nothing to lose */
   int logged = find_saves_in_log(run);
@@ -92,7 +93,7 @@ static int refuse(const struct run *run, const struct past *past) {
  * a device that keeps time is measured anew. */
 static bool is_finished(const struct run *run, const struct past *past) {
   int64_t steps = run->found_step > past->steps ? run->found_step : past->steps;
-  return run->before == RUN_DONE && !past->keeps_time && (steps >= run->params->run.steps || steps < 0);
+  return run->before == RUN_DONE && !past->saves_nothing && (steps >= run->params->run.steps || steps < 0);
 }
 
 static void tell_all(struct run *run, bool *flag) {

@@ -15,7 +15,7 @@ static struct checkpoint_keep get_keep(const struct run *run) {
 }
 
 int run_save_all(struct run *run) {
-  if (trainer_keeps_time(run->trainer)) { /* it has nothing to save */
+  if (!trainer_computes(run->trainer)) { /* there is nothing to save */
     run->saved_step = run->step;
     return STATUS_OK;
   }
@@ -65,7 +65,7 @@ static int mark_best(struct run *run, double validation) {
 }
 
 int run_save_best_all(struct run *run, double validation) {
-  if (!run->params->run.keep_best || trainer_keeps_time(run->trainer)) return STATUS_OK;
+  if (!run->params->run.keep_best || !trainer_computes(run->trainer)) return STATUS_OK;
   int64_t is_best = run->rank == 0 && validation < run->best_loss; /* NaN is not */
   comm_broadcast_all(run->comm, 0, &is_best, sizeof is_best);
   if (!is_best) return STATUS_OK;
@@ -123,7 +123,7 @@ int run_restore_all(struct run *run) {
   const char *path = run->found, *from = run->params->model.init_from;
   if (path)
     status = read_checkpoint_all(run, path, false, &info);
-  else if (from && !trainer_keeps_time(run->trainer))
+  else if (from && trainer_computes(run->trainer))
     status = read_checkpoint_all(run, from, true, &info);
   if (!status && path) status = comm_agree_all(run->comm, check_origin(run, &info));
   if (!status && path) {

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "cost/cost.h"
+#include "device/device.h"
 #include "record/checkpoint.h"
 #include "record/trace.h"
 #include "setup/predict.h"
@@ -166,7 +167,7 @@ static int64_t get_longest(const struct run *run) {
 
 /* Memory of this rank where the deck has no limit: what is only counted has none. */
 static int64_t get_share(const struct run *run) {
-  return run->params->device.backend == PARAMS_BACKEND_TIMED ? INT64_MAX : run->topo.memory_share_bytes;
+  return device_of_deck(run->params)->uses_node_memory ? run->topo.memory_share_bytes : INT64_MAX;
 }
 
 /* plan.h5 holds the plan for the worst micro-batches with its graph and what it is predicted to take. */
@@ -243,9 +244,8 @@ static int open_outputs_all(struct run *run) {
 
 /* A run that is to stop when it cannot save does not train first to find that out. */
 static int make_checkpoint_folder(const struct run *run) {
-  const struct device_ops *device = device_find(params_get_choice(run->params, PARAM_device_backend));
-  bool saves = !device || !device->keeps_time; /* a device that keeps time has nothing to save */
-  if (!saves || run->params->run.on_save_error != PARAMS_ON_SAVE_ERROR_STOP) return STATUS_OK;
+  if (!device_of_deck(run->params)->computes || run->params->run.on_save_error != PARAMS_ON_SAVE_ERROR_STOP)
+    return STATUS_OK;
   char *folder = make_path(run, "checkpoints");
   int status = disk_make_folder(folder);
   mem_free(folder);

@@ -5,13 +5,14 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cost/cost.h"
+#include "device/device.h"
 #include "setup/costs.h"
 
 /* Share of a step from which lateness is no detail. */
 #define LATE_SHARE 0.01
 
 int run_timed_open(struct run *run, int64_t saved) {
-  if (run->params->device.backend != PARAMS_BACKEND_TIMED) return STATUS_OK;
+  if (device_of_deck(run->params)->computes) return STATUS_OK;
   if (saved >= 0)
     return error_raise(STATUS_MISTAKE,
                        "%s has checkpoints (the newest of step %lld): device.backend timed computes nothing and would "

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "device/device.h"
 #include "planner/fit.h"
 
 int request_read_config(const struct params *params, char **json) {
@@ -24,11 +25,11 @@ int request_create_model(const struct params *params, const char *json, struct m
 }
 
 int request_check_precision(const struct params *params) {
-  if (params->device.precision == PARAMS_PRECISION_FP32 || params->device.backend == PARAMS_BACKEND_TIMED)
-    return STATUS_OK;
+  if (device_of_deck(params)->precisions >> params->device.precision & 1) return STATUS_OK;
   return error_raise(STATUS_MISTAKE,
-                     "device.precision is bf16, which backend %s does not compute in this version: leave it "
+                     "device.precision is %s, which backend %s does not compute in this version: leave it "
                      "out, or set device.backend to timed",
+                     params_get_choice(params, PARAM_device_precision),
                      params_get_choice(params, PARAM_device_backend));
 }
 

@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "cost/cost.h"
 #include "data/dataset.h"
+#include "device/device.h"
 #include "input/deck.h"
 #include "input/params_idle.h"
 #include "model/footprint.h"
@@ -282,8 +283,7 @@ int setup_topo_all(struct comm *comm, const struct params *params, struct topo *
         "OMP_NUM_THREADS is '%.40s', no number of threads from 1 to %d: every rank takes the cores of its share, %d "
         "on rank 0",
         text, MOST_THREADS, topo->n_cores);
-  if (topo->limited && !params_is_given(params, PARAM_memory_device_limit) &&
-      params->device.backend != PARAMS_BACKEND_TIMED)
+  if (topo->limited && !params_is_given(params, PARAM_memory_device_limit) && device_of_deck(params)->uses_node_memory)
     log_warn("without memory.device_limit rank 0 may use %lld bytes of what its limits leave%s",
              (long long)topo->memory_share_bytes, mem_describe_limits());
   return STATUS_OK;
@@ -317,7 +317,7 @@ void setup_note_used(struct params *params, const struct comm *comm, const struc
     snprintf(value, sizeof value, "%d", comm_get_size(comm));
     params_set_used(params, PARAM_pipeline_stages, value, "the number of ranks");
   }
-  if (!params_is_given(params, PARAM_memory_device_limit) && params->device.backend != PARAMS_BACKEND_TIMED) {
+  if (!params_is_given(params, PARAM_memory_device_limit) && device_of_deck(params)->uses_node_memory) {
     snprintf(value, sizeof value, "%lld B", (long long)topo->memory_share_bytes);
     params_set_used(params, PARAM_memory_device_limit, value,
                     topo->limited ? "what ulimit leaves rank 0" : "the share of its node's memory of rank 0");
