@@ -1,7 +1,7 @@
-/* Graph and simulator as they grow. Without arguments: simulated nodes a second and the planning time (request_plan: plan,
- * checks, graph) of every planner, on as many ranks as usual clusters have. With RANKS MICRO-BATCHES [PLANNER]: that one
- * case step by step, with its memory. One process, one thread: rates and planning times are medians of CPU time, so that other
- * programs hardly count. The last line is for scripts: key=value.
+/* Graph and simulator as they grow. Without arguments: simulated nodes a second and the planning time (request_plan:
+ * plan, checks, graph) of every planner, on as many ranks as usual clusters have. With RANKS MICRO-BATCHES [PLANNER]:
+ * that one case step by step, with its memory. One process, one thread: rates and planning times are medians of CPU
+ * time, so that other programs hardly count. The last line is for scripts: key=value.
  */
 #include <math.h>
 #include <stdio.h>

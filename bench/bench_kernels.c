@@ -1,7 +1,7 @@
-/* Time of every kernel of a GPT-2 124M training step, next to what the machine can do: the matrix rate (the best float32
- * product of 2048^3 with the same threads) and the memory rate (a triad), both measured again beside every kernel, since
- * a machine's speed changes while one looks. A product stands beside the matrix library's own call of the same shape, on
- * as many threads of its own. Ends with what the kernels of a whole step come to.
+/* Time of every kernel of a GPT-2 124M training step, next to what the machine can do: the matrix rate (the best
+ * float32 product of 2048^3 with the same threads) and the memory rate (a triad), both measured again beside every
+ * kernel, since a machine's speed changes while one looks. A product stands beside the matrix library's own call of the
+ * same shape, on as many threads of its own. Ends with what the kernels of a whole step come to.
  *
  * bench_kernels [THREADS [ROWS [TIMES]]]: without arguments, 2 threads with 4 rows of 256 tokens, then 1 thread with 1
  * row. TIMES (5): what each figure is the median of.
@@ -225,8 +225,8 @@ struct result {
   double library;              /* speed over that of the library's own call */
 };
 
-/* Alternates the kernel with the machine's rate, and a product with the library's own call; takes medians. A short kernel
- * runs several times a sample. */
+/* Alternates the kernel with the machine's rate, and a product with the library's own call; takes medians. A short
+ * kernel runs several times a sample. */
 static struct result measure_kernel(struct bench *b, const struct kernel *k) {
   double work = (k->flops > 0 ? k->flops : k->bytes) * (k->by_token ? (double)b->tokens : 1.0);
   double seconds[MAX_TIMES], ratio[MAX_TIMES], rate[MAX_TIMES], library[MAX_TIMES];

@@ -1,10 +1,10 @@
-/* A whole training step against the matrix rate of the machine: GPT-2 124M, 4 rows of 256 random tokens, fp32, AdamW with
- * clipping, on as many ranks as the launcher starts. Around every step the library's best 2048^3 product is measured with
- * the same threads, all ranks at once, so that a machine whose speed changes does not change the ratio.
+/* A whole training step against the matrix rate of the machine: GPT-2 124M, 4 rows of 256 random tokens, fp32, AdamW
+ * with clipping, on as many ranks as the launcher starts. Around every step the library's best 2048^3 product is
+ * measured with the same threads, all ranks at once, so that a machine whose speed changes does not change the ratio.
  *
- * --stages cuts the model as pipeline.partition does, --ops prints where the time of a step goes, --tiny takes a model so
- * small that ranks mostly wait and measures no product, --ask runs one pair for each line on standard input (one rank).
- * The last line is for scripts: key=value.
+ * --stages cuts the model as pipeline.partition does, --ops prints where the time of a step goes, --tiny takes a model
+ * so small that ranks mostly wait and measures no product, --ask runs one pair for each line on standard input (one
+ * rank). The last line is for scripts: key=value.
  */
 #include "ops_timer.h"
 #include "rate.h"

@@ -4,8 +4,8 @@
 
 #include "matmul_library.h"
 
-/* C[m,n] = op(A) op(B) + beta C, row-major, C dense, on `threads` threads of the library, which is set back to one thread
- * after it. The library makes its threads in the calling thread's image: that must not be bound to one core. */
+/* C[m,n] = op(A) op(B) + beta C, row-major, C dense, on `threads` threads of the library, which is set back to one
+ * thread after it. The library makes its threads in the calling thread's image: that must not be bound to one core. */
 void library_threads_multiply(int threads, const struct matmul_call *call, const float *a, const float *b, float beta,
                               float *c);
 

@@ -173,8 +173,8 @@ static int compare_rows(const void *a, const void *b) {
   return (x < y) - (x > y);
 }
 
-/* "cpu" is the CPU time of the call's threads, each counted for its share: less than the time where the system gave them
- * less than their cores, or where threads waited. */
+/* "cpu" is the CPU time of the call's threads, each counted for its share: less than the time where the system gave
+ * them less than their cores, or where threads waited. */
 static void print_time(FILE *out, const char *name, const char *pass, double calls, double seconds, double cpu,
                        double step) {
   fprintf(out, "  %-22s %-8s %6.0f %9.2f %5.1f%% %9.2f", name, pass, calls, 1e3 * seconds, 100 * seconds / step,

@@ -40,8 +40,8 @@ static vec find_top(const float *scores, int64_t n, int64_t seen, vec top) {
   return vec_max(vec_max(tops[0], tops[1]), vec_max(tops[2], tops[3]));
 }
 
-/* Turns scores of VEC queries from i on into exponentials below their new maxima, 0 where a key is not visible: element l
- * sees the keys below l + seen. */
+/* Turns scores of VEC queries from i on into exponentials below their new maxima, 0 where a key is not visible: element
+ * l sees the keys below l + seen. */
 static void exponentiate(struct block *b, int64_t i, int64_t n, int64_t seen) {
   float *scores = b->scores + i;
   n = tile_min(n, seen + VEC - 1);

@@ -1,6 +1,6 @@
-/* Attention backward: a task is one head of keys and values of one row. It walks over blocks of keys and, for each, over
- * the queries that see them, of all heads that share the keys: the sums for keys and values stay in tiles, those for
- * queries grow in d_qkv, in the order of the keys.
+/* Attention backward: a task is one head of keys and values of one row. It walks over blocks of keys and, for each,
+ * over the queries that see them, of all heads that share the keys: the sums for keys and values stay in tiles, those
+ * for queries grow in d_qkv, in the order of the keys.
  */
 #include "kernels.h"
 
@@ -130,8 +130,8 @@ static void meet_queries(const struct input *p, const struct key_block *k, const
   give_queries(d_q, width, q, p->ld, dim, k->first == 0);
 }
 
-/* What the next block of queries will read and write: theirs, and the keys and values of the same tokens. These lines are
- * far apart, and no hardware foresees them. */
+/* What the next block of queries will read and write: theirs, and the keys and values of the same tokens. These lines
+ * are far apart, and no hardware foresees them. */
 static struct tile_ahead look_ahead(const struct input *p, const struct query_block *q, int64_t head, int64_t end) {
   const struct attention_shape *s = p->shape;
   int64_t group = s->n_heads / s->n_kv_heads, dim = s->head_dim, out_ld = s->n_heads * dim;
@@ -146,8 +146,8 @@ static struct tile_ahead look_ahead(const struct input *p, const struct query_bl
                              .width = dim};
 }
 
-/* All queries that see one block of keys: positions from its own to `end`, of the heads of its group. The first keys meet
- * all queries, which are then in no cache. */
+/* All queries that see one block of keys: positions from its own to `end`, of the heads of its group. The first keys
+ * meet all queries, which are then in no cache. */
 static void meet_group(const struct input *p, int64_t row, int64_t kv_head, int64_t end, const struct key_block *k) {
   const struct attention_shape *s = p->shape;
   int64_t group = s->n_heads / s->n_kv_heads;

@@ -6,7 +6,8 @@
 
 #include "vec.h"
 
-/* TILE_ROWS by two vectors of sums, and what they are made of, fill the registers: 32 of them where vectors are of 16. */
+/* TILE_ROWS by two vectors of sums, and what they are made of, fill the registers: 32 of them where vectors are of 16.
+ */
 enum { TILE_ROWS = VEC / 2, TILE_COLUMNS = 2 * VEC };
 
 /* Tokens lie pages apart, so that rows to be packed are asked for this early. */
@@ -43,8 +44,8 @@ static inline void tile_ask(struct tile_ahead *ahead) {
     }
 }
 
-/* C = A B + beta C; A's element (i, k) is at a[i * a_row + k * a_column]. Rows of queries that see no key are left as they
- * are. `ahead` may be NULL. */
+/* C = A B + beta C; A's element (i, k) is at a[i * a_row + k * a_column]. Rows of queries that see no key are left as
+ * they are. `ahead` may be NULL. */
 struct tile_product {
   enum tile_part part;
   int64_t shift;
@@ -111,7 +112,8 @@ static inline void tile_pack(float *tile, int64_t tile_width, const float *x, in
   memset(tile, 0, (size_t)((tile_round(n, TILE_ROWS) - n) * tile_width) * sizeof *tile);
 }
 
-/* n rows from column j on, VEC by VEC, into columns of a tile whose rows are tile_ld apart; zeros for rows from n on. */
+/* n rows from column j on, VEC by VEC, into columns of a tile whose rows are tile_ld apart; zeros for rows from n on.
+ */
 static inline void tile_turn(float *tile, int64_t tile_ld, const float *x, int64_t ld, int64_t n, int64_t width,
                              float scale) {
   vec block[VEC];
@@ -120,8 +122,8 @@ static inline void tile_turn(float *tile, int64_t tile_ld, const float *x, int64
   for (int64_t j = 0; j < VEC && j < width; j++) vec_store(tile + j * tile_ld, block[j]);
 }
 
-/* Transposes n rows and multiplies by `scale`: column i of a tile [width][tile_ld] is row i of x; columns from n to a whole
- * group are cleared. */
+/* Transposes n rows and multiplies by `scale`: column i of a tile [width][tile_ld] is row i of x; columns from n to a
+ * whole group are cleared. */
 static inline void tile_pack_transposed(float *tile, int64_t tile_ld, const float *x, int64_t ld, int64_t n,
                                         int64_t width, float scale) {
   for (int64_t i = 0; i < tile_round(n, TILE_COLUMNS); i += VEC) {

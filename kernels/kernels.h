@@ -2,12 +2,12 @@
  *
  * Contract of all of them
  * - float32, row-major, dense unless a leading dimension ("ld") is given. "rows" counts tokens of a micro-batch
- *   (rows x padded length). Sizes are any positive number; no alignment is required of pointers beyond 4 bytes (16-float
- *   aligned ones are faster).
+ *   (rows x padded length). Sizes are any positive number; no alignment is required of pointers beyond 4 bytes
+ * (16-float aligned ones are faster).
  * - Bit-equal for any number of threads: work is cut into tasks by shape alone; every output element is computed by one
- *   task in one fixed order; vector tails go through the vector code (masked or padded), so that an element's bits never
- *   depend on its place in a tile. Reductions over rows use fixed blocks of rows whose partial sums are added in block
- *   order.
+ *   task in one fixed order; vector tails go through the vector code (masked or padded), so that an element's bits
+ * never depend on its place in a tile. Reductions over rows use fixed blocks of rows whose partial sums are added in
+ * block order.
  * - "+=" functions accumulate into their output, the others overwrite it. Input and output may be the same array only
  *   where it says so.
  * - No allocation, no failure, no global state except the library's; scratch comes from the caller.
@@ -26,11 +26,11 @@ struct pool;
 void matmul_init_cpu(void);
 /* Name and version of the library, for the log; static text. */
 const char *matmul_get_library(void);
-/* True when the library's products keep data in the stack pointer on this CPU: no signal handler may run on the stack of a thread
- * that multiplies. */
+/* True when the library's products keep data in the stack pointer on this CPU: no signal handler may run on the stack
+ * of a thread that multiplies. */
 bool matmul_moves_stack(void);
-/* C[m,n] = op(A) op(B) + beta C, beta 0 or 1; op transposes where asked: A is [m,k] (or [k,m] when trans_a). With beta 0
- * C need not be initialised. */
+/* C[m,n] = op(A) op(B) + beta C, beta 0 or 1; op transposes where asked: A is [m,k] (or [k,m] when trans_a). With beta
+ * 0 C need not be initialised. */
 void matmul_cpu(struct pool *pool, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a,
                 int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 /* y[rows,n] = residual[rows,n] (0 where NULL) + bias[n] (0 where NULL): what a product is then added to. */
@@ -105,9 +105,9 @@ void embed_weight_cpu(struct pool *pool, int64_t rows, int64_t length, int64_t w
 
 /* Floats of scratch that head_forward needs for this shape (a chunk of logits); a function of the shape alone. */
 int64_t head_get_scratch(int64_t rows, int64_t vocab);
-/* x[rows][width], table[vocab][width] (a token's row), labels[rows] (-100: none). Returns the sum over labelled tokens of
- * -log softmax(x table^T)[label], added in token order in float64 (from per-token float values). When d_x is not NULL the
- * gradients of scale * (that sum) are made as well: d_x[rows][width] overwritten (0 where there is no label),
+/* x[rows][width], table[vocab][width] (a token's row), labels[rows] (-100: none). Returns the sum over labelled tokens
+ * of -log softmax(x table^T)[label], added in token order in float64 (from per-token float values). When d_x is not
+ * NULL the gradients of scale * (that sum) are made as well: d_x[rows][width] overwritten (0 where there is no label),
  * d_table[vocab][width] +=. token_loss[rows] (NULL allowed) receives each token's loss, 0 where there is no label.
  * Chunks without any label are skipped. */
 double head_forward_cpu(struct pool *pool, int64_t rows, int64_t width, int64_t vocab, const float *x,
@@ -121,8 +121,8 @@ struct adamw {
   float grad_scale; /* gradients are multiplied by it first (clipping); 1 is none */
   int64_t step;     /* from 1: bias correction 1 - beta^step, computed in float64 */
 };
-/* AdamW with decoupled decay on n parameters: w *= 1 - lr*weight_decay; w -= lr * mhat / (sqrt(vhat) + eps); sets g to 0
- * in the same pass. */
+/* AdamW with decoupled decay on n parameters: w *= 1 - lr*weight_decay; w -= lr * mhat / (sqrt(vhat) + eps); sets g to
+ * 0 in the same pass. */
 void adamw_cpu(struct pool *pool, const struct adamw *p, int64_t n, float *w, float *g, float *m, float *v);
 /* Sum of squares in float64, blocks of fixed size added in block order. Infinite or NaN when a value is. */
 double sum_squares_cpu(struct pool *pool, int64_t n, const float *g);

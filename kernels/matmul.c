@@ -1,6 +1,6 @@
 /* A product is cut into a grid of tiles along M and N, by its shape alone, and each tile is one single-threaded call of
- * the library. The grid is a compromise: large tiles run faster, many tiles keep more threads busy. No number of threads
- * may decide (the bits would depend on it), so that the grid is taken that does well for all of a few numbers.
+ * the library. The grid is a compromise: large tiles run faster, many tiles keep more threads busy. No number of
+ * threads may decide (the bits would depend on it), so that the grid is taken that does well for all of a few numbers.
  */
 #include "kernels.h"
 

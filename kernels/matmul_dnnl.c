@@ -44,8 +44,8 @@ static bool has_avx512(void) {
   return known == 2;
 }
 
-/* Whether oneDNN copies the operands into blocks is its own choice, which this repeats: for large tiles, and with AVX-512
- * for leading dimensions that collide in the caches. */
+/* Whether oneDNN copies the operands into blocks is its own choice, which this repeats: for large tiles, and with
+ * AVX-512 for leading dimensions that collide in the caches. */
 static bool packs(const struct matmul_call *c) {
   double edges = 1 / (double)c->m + 1 / (double)c->n;
   if (!has_avx512()) return edges < 0.0038;
@@ -71,8 +71,8 @@ static double get_cost_of_collisions(const struct matmul_call *c, double without
   return (collides(c->lda) ? without : 0) + (collides(c->ldb) ? without : 0);
 }
 
-/* AVX-512: blocks of 48 columns. A copy of B into blocks is paid for by the rows of the tile, one of A by its columns. Lines
- * that are whole pages apart make each way dearer. Fits to times of oneDNN 2.6. */
+/* AVX-512: blocks of 48 columns. A copy of B into blocks is paid for by the rows of the tile, one of A by its columns.
+ * Lines that are whole pages apart make each way dearer. Fits to times of oneDNN 2.6. */
 static double get_cost_avx512(const struct matmul_call *c) {
   double rows = (double)c->m, columns = (double)c->n;
   bool pages_b = c->ldb % 1024 == 0;
@@ -90,7 +90,8 @@ static double get_cost_avx512(const struct matmul_call *c) {
   return cost + (pages_b ? 1.19 : 1) + 1 / rows + 1 / columns;
 }
 
-/* AVX2: in place along long rows if B is as it is, in narrow columns if it is transposed. Fits to times of oneDNN 2.6. */
+/* AVX2: in place along long rows if B is as it is, in narrow columns if it is transposed. Fits to times of oneDNN 2.6.
+ */
 static double get_cost_avx2(const struct matmul_call *c) {
   double rows = (double)c->m, columns = (double)c->n, edges = 1 / rows + 1 / columns;
   if (packs(c)) return 0.95 + 30 * edges;

@@ -1,4 +1,5 @@
-/* The library of matrix products, as matmul.c sees it: one single-threaded call, and how its speed depends on the tile. */
+/* The library of matrix products, as matmul.c sees it: one single-threaded call, and how its speed depends on the tile.
+ */
 #ifndef PENSTOCK_KERNELS_MATMUL_LIBRARY_H
 #define PENSTOCK_KERNELS_MATMUL_LIBRARY_H
 
@@ -16,15 +17,16 @@ struct matmul_call {
 };
 
 /* Which operands of such a call are better copied first, because their lines collide in the caches: of A^T B alone, and
- * together at most MATMUL_COPY_WIDTH floats wide (m of A, n of B). A function of the call alone, for one kind of CPU. */
+ * together at most MATMUL_COPY_WIDTH floats wide (m of A, n of B). A function of the call alone, for one kind of CPU.
+ */
 enum { MATMUL_COPY_WIDTH = 640 };
 struct matmul_copies {
   bool a, b;
 };
 struct matmul_copies matmul_library_get_copies(const struct matmul_call *call);
 
-/* matmul_spread.c: C = A^T B + beta C for such a call, through copies of the operands named, at least one; on the calling
- * thread, on whose stack the copies lie. */
+/* matmul_spread.c: C = A^T B + beta C for such a call, through copies of the operands named, at least one; on the
+ * calling thread, on whose stack the copies lie. */
 void matmul_spread_multiply(const struct matmul_call *call, struct matmul_copies copies, const float *a, const float *b,
                             float beta, float *c, int64_t ldc);
 
@@ -38,7 +40,8 @@ int64_t matmul_library_get_columns(void);
 /* The calling thread's (and where there is no such thing, the process's) share of the library's threads: 1. */
 void matmul_library_init(void);
 
-/* True when its products keep data in the stack pointer on this CPU: a signal handler on the same stack then damages memory. */
+/* True when its products keep data in the stack pointer on this CPU: a signal handler on the same stack then damages
+ * memory. */
 bool matmul_library_moves_stack(void);
 
 /* Name and version; static text. */

@@ -1,6 +1,6 @@
-/* A^T B along lines that collide: an operand whose lines are a multiple of some KiB apart falls into a few sets of the first
- * cache, and a product in place walks down its columns. Such operands are copied, some lines at a time, to lines that lie
- * in all sets.
+/* A^T B along lines that collide: an operand whose lines are a multiple of some KiB apart falls into a few sets of the
+ * first cache, and a product in place walks down its columns. Such operands are copied, some lines at a time, to lines
+ * that lie in all sets.
  */
 #include "matmul_library.h"
 

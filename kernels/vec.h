@@ -43,8 +43,8 @@ static inline void vec_store_part(float *p, vec x, int64_t n) {
     memcpy(p, &x, (size_t)n * sizeof *p);
 }
 
-/* Asks for n floats that will be read soon; any address. Walks down the columns of a matrix need it: no hardware foresees
- * them. */
+/* Asks for n floats that will be read soon; any address. Walks down the columns of a matrix need it: no hardware
+ * foresees them. */
 static inline void vec_prefetch(const float *p, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)i * sizeof *p));
 }
@@ -136,8 +136,8 @@ static inline float vec_top(vec x) {
   return top;
 }
 
-/* exp(x) to within 1.5 units in the last place; 1.2e-38 below -87.3 (where floats are denormal), 1.7e38 above 88; NaN stays.
- * x is cut into n ln 2 + r, and exp(r) = 1 + r + r^2 q(r) with q fitted on |r| <= ln 2 / 2. */
+/* exp(x) to within 1.5 units in the last place; 1.2e-38 below -87.3 (where floats are denormal), 1.7e38 above 88; NaN
+ * stays. x is cut into n ln 2 + r, and exp(r) = 1 + r + r^2 q(r) with q fitted on |r| <= ln 2 / 2. */
 static inline vec vec_exp(vec x) {
   const vec shift = vec_set(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
   vec clipped = vec_min(vec_set(88.0f), vec_max(vec_set(-87.3f), x));

@@ -10,7 +10,8 @@
 #include "base/error.h"
 #include "cmd/cmd.h"
 
-/* Runs a command with these arguments, NULL at the end, its standard output in the file `out_path`. Returns the exit code. */
+/* Runs a command with these arguments, NULL at the end, its standard output in the file `out_path`. Returns the exit
+ * code. */
 static inline int run_command(const char *out_path, const char *name, ...) {
   char *argv[16] = {(char *)(uintptr_t)name};
   int argc = 1, shown = dup(STDOUT_FILENO), out = open(out_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);

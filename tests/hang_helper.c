@@ -1,7 +1,8 @@
 /* A job that goes wrong in the way its first argument names, for test_watchdog.sh:
  *   hang_helper [CASE [SECONDS [RANK [MARK]]]]
  * SECONDS is the hang timeout (10). Each step passes a message round the ring of ranks; in step 5 the case happens, on
- * RANK (2) or on all ranks. Without a case the job ends well. MARK only makes the processes known to who started them. */
+ * RANK (2) or on all ranks. Without a case the job ends well. MARK only makes the processes known to who started them.
+ */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>

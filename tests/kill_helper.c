@@ -1,11 +1,12 @@
-/* Started by test_kill.sh, again and again in one folder: checks what the life before has left, goes on from there, and is
- * killed at a byte, or an instant, of its writing.
+/* Started by test_kill.sh, again and again in one folder: checks what the life before has left, goes on from there, and
+ * is killed at a byte, or an instant, of its writing.
  *
  *   kill_helper checkpoint|trace FOLDER RANK BYTES MICROSECONDS
  *
- * BYTES -1: rank RANK kills itself before it removes a checkpoint, -2: after it has given one its name and before it lists it.
- * Rank RANK kills itself after BYTES bytes, in the middle of a write, or MICROSECONDS after its first one (0: neither, then
- * all ranks end after the check). FOLDER/progress has a line for each step that was saved. Exit code 3: the check failed.
+ * BYTES -1: rank RANK kills itself before it removes a checkpoint, -2: after it has given one its name and before it
+ * lists it. Rank RANK kills itself after BYTES bytes, in the middle of a write, or MICROSECONDS after its first one (0:
+ * neither, then all ranks end after the check). FOLDER/progress has a line for each step that was saved. Exit code 3:
+ * the check failed.
  */
 #include <fcntl.h>
 #include <inttypes.h>

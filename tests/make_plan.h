@@ -60,8 +60,8 @@ static inline void advance(struct execution *x, enum node_kind kind, int32_t s, 
   x->weight[s] += kind == NODE_B || kind == NODE_W;
 }
 
-/* Actions of the whole pipeline in the order in which they ran; returns how many. A stage drawn as lazy seldom goes, so that
- * orders get far from the regular ones. */
+/* Actions of the whole pipeline in the order in which they ran; returns how many. A stage drawn as lazy seldom goes, so
+ * that orders get far from the regular ones. */
 static inline int64_t execute(struct execution *x, struct plan_action *run) {
   static const enum node_kind kinds[] = {NODE_F, NODE_B, NODE_I, NODE_W};
   int64_t n = 0;

@@ -1,6 +1,6 @@
 /* Lets blocks of a plan move, for tests/test_run_spill.sh:
- *   moves_helper PLAN.h5 TIER STAGES OUT.h5   every block of these stages (0,1 or all) leaves right after its forward for tier
- *                                             host or disk, and comes back when its backward begins */
+ *   moves_helper PLAN.h5 TIER STAGES OUT.h5   every block of these stages (0,1 or all) leaves right after its forward
+ * for tier host or disk, and comes back when its backward begins */
 #include "base/error.h"
 #include "base/mem.h"
 #include "dag/dag.h"

@@ -1,5 +1,6 @@
-/* Runs a graph by the rules of dag.h and nothing else, one node after the other: a node may go when it heads its stream and
- * all its edges are done; a message needs both ends (blocking) or its send first (eager). Slow and simple on purpose.
+/* Runs a graph by the rules of dag.h and nothing else, one node after the other: a node may go when it heads its stream
+ * and all its edges are done; a message needs both ends (blocking) or its send first (eager). Slow and simple on
+ * purpose.
  */
 #ifndef PENSTOCK_TESTS_NAIVE_RUN_H
 #define PENSTOCK_TESTS_NAIVE_RUN_H
@@ -37,7 +38,8 @@ static inline void naive_run_destroy(struct naive_run **run) {
   *run = NULL;
 }
 
-/* Whether v could go as far as it alone is concerned; *start grows to when. `other`: an edge from there does not count. */
+/* Whether v could go as far as it alone is concerned; *start grows to when. `other`: an edge from there does not count.
+ */
 static inline bool naive_run_is_ready(const struct naive_run *run, int32_t v,
                                       bool is_other(const struct dag *, int32_t, int32_t), double *start) {
   const struct dag *dag = run->dag;

@@ -1,4 +1,5 @@
-/* What the tests of planner obscura share: a request of a tiny model with limits, and other planners' times under it. */
+/* What the tests of planner obscura share: a request of a tiny model with limits, and other planners' times under it.
+ */
 #ifndef PENSTOCK_TESTS_OBSCURA_CASE_H
 #define PENSTOCK_TESTS_OBSCURA_CASE_H
 
@@ -20,15 +21,16 @@ struct obscura_case {
 
 /* A number below n, another with each call. */
 int64_t obscura_case_draw(int64_t n);
-/* A model of so many blocks on p ranks, m micro-batches, no limits; costs_of: 0 preset, 1 uniform, 2 preset with a slow rank, 3
- * preset with fast links between ranks and a slow one to the host. All may be recomputed and moved. */
+/* A model of so many blocks on p ranks, m micro-batches, no limits; costs_of: 0 preset, 1 uniform, 2 preset with a slow
+ * rank, 3 preset with fast links between ranks and a slow one to the host. All may be recomputed and moved. */
 void obscura_case_open(struct obscura_case *c, int blocks, int32_t p, int32_t m, int costs_of);
 void obscura_case_close(struct obscura_case *c);
 /* Seconds of the planner's plan; INFINITY when it declines or does not fit. Its peaks, where it has a plan. */
 double obscura_case_time(struct obscura_case *c, const char *planner, int64_t *peaks);
 /* Limits at `part` tenths between what 1F1B takes with all recomputed and with nothing. */
 void obscura_case_draw_limits(struct obscura_case *c, int part);
-/* The plan of obscura passes all checks, within the limits, and what moves is not empty. `look` (may be NULL) sees it. */
+/* The plan of obscura passes all checks, within the limits, and what moves is not empty. `look` (may be NULL) sees it.
+ */
 void obscura_case_check(struct obscura_case *c, void (*look)(const struct plan *plan));
 
 #endif

@@ -1,5 +1,5 @@
-/* Decks drawn at random for the planning commands: models of all families, depths, cuts, limits from ample to none, recomputation,
- * tiers, costs of every kind. Most of them can be planned; the rest are refused with a reason.
+/* Decks drawn at random for the planning commands: models of all families, depths, cuts, limits from ample to none,
+ * recomputation, tiers, costs of every kind. Most of them can be planned; the rest are refused with a reason.
  */
 #ifndef PENSTOCK_TESTS_RANDOM_DECK_H
 #define PENSTOCK_TESTS_RANDOM_DECK_H

@@ -1,5 +1,5 @@
-/* Moves of blocks that no planner would make, for any plan: places as plan_check allows them, what moves of a layer anyhow.
- * Most wait for one another as little as planners' do, some anywhere, so that graphs with a cycle are met too.
+/* Moves of blocks that no planner would make, for any plan: places as plan_check allows them, what moves of a layer
+ * anyhow. Most wait for one another as little as planners' do, some anywhere, so that graphs with a cycle are met too.
  */
 #ifndef PENSTOCK_TESTS_RANDOM_MOVES_H
 #define PENSTOCK_TESTS_RANDOM_MOVES_H
@@ -14,7 +14,8 @@ static inline int32_t clamp_place(int64_t place, int32_t low, int32_t high) {
   return place < low ? low : place > high ? high : (int32_t)place;
 }
 
-/* Where the rank that keeps a block has room for it: from about when it leaves to about when it is back, or anywhere. */
+/* Where the rank that keeps a block has room for it: from about when it leaves to about when it is back, or anywhere.
+ */
 static inline void draw_peer(const struct plan *plan, const struct order_time *times, struct plan_move *m) {
   int32_t own = plan_find_rank(plan, m->stage, m->micro), p = plan->n_ranks, n;
   do m->peer = (own + 1 + draw(p - 1)) % p;
@@ -72,8 +73,8 @@ static inline uint32_t draw_moved(const struct layer *layer) {
   return draw(3) ? all : all & (uint32_t)draw(1 << (LAYER_MAX_ACTS + 1));
 }
 
-/* Lets about one block in `rarity` move. Nothing does in plans for evaluation, and where there is no rank to move it to. Not
- * frozen. */
+/* Lets about one block in `rarity` move. Nothing does in plans for evaluation, and where there is no rank to move it
+ * to. Not frozen. */
 static inline void put_random_tiers(struct plan *plan, const struct model *model, int32_t rarity, unsigned tiers) {
   struct plan_request request = {.model = model};
   struct order_time times;

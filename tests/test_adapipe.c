@@ -1,6 +1,6 @@
-/* AdaPipe: its knapsack against every choice there is; its plans through all checks at the limit they were made for; never
- * slower than 1F1B that recomputes everything under the same limits; how far the partition is from the best there is; and
- * the bits of a training without recomputation. */
+/* AdaPipe: its knapsack against every choice there is; its plans through all checks at the limit they were made for;
+ * never slower than 1F1B that recomputes everything under the same limits; how far the partition is from the best there
+ * is; and the bits of a training without recomputation. */
 #include "plan/recompute.h"
 #include "train_case.h"
 
@@ -207,8 +207,8 @@ static void test_allowed(void) {
   T_CHECK(n_plans > 10 && n_plans < 60 && n_rows > 30, "%d plans, %d rows", n_plans, n_rows);
 }
 
-/* Limits between what 1F1B takes with and without recomputation: plans pass all checks (run_plan), and are no slower than
- * it is with all recomputed, as they keep the even cut if that is best. The estimate's slack is given on top. */
+/* Limits between what 1F1B takes with and without recomputation: plans pass all checks (run_plan), and are no slower
+ * than it is with all recomputed, as they keep the even cut if that is best. The estimate's slack is given on top. */
 static void test_limits(void) {
   int declined = 0, recomputed = 0, faster = 0;
   for (int k = 0; k < 150; k++) {

@@ -213,8 +213,8 @@ static int64_t get_resident(void) {
   return resident < 0 ? -1 : resident * sysconf(_SC_PAGESIZE);
 }
 
-/* Every second block is freed, and larger ones that fit into no hole come after: the holes' pages go back, so that no more
- * than the limit is in memory although addresses reach far beyond it. */
+/* Every second block is freed, and larger ones that fit into no hole come after: the holes' pages go back, so that no
+ * more than the limit is in memory although addresses reach far beyond it. */
 static void test_resident(void) {
   enum { N = 64, BLOCK = 1 << 20 };
   const int64_t limit = (int64_t)N * BLOCK, slack = 4 << 20;

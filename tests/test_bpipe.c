@@ -1,5 +1,5 @@
-/* BPipe: how many blocks each rank holds, its own and those that it keeps for another, and what the step takes, for many
- * depths, numbers of micro-batches and transfer times. */
+/* BPipe: how many blocks each rank holds, its own and those that it keeps for another, and what the step takes, for
+ * many depths, numbers of micro-batches and transfer times. */
 #include "deck_texts.h"
 
 #include "cost/cost.h"
@@ -126,11 +126,10 @@ static void check_held(const struct bpipe_case *c, int32_t p, bool even) {
   }
 }
 
-/* Of the step, where a transfer takes at most a forward and a backward two: that of 1F1B, (m + p - 1)(f + b), for odd p, which
- * leaves two slots spare. With the one of even p blocks leave and come one after the other, and the step is longer by a
- * transfer, or two with four ranks. Where backwards take
- * another time, actions of keeper and owner begin apart, and where transfers take longer there is less time for them: up to
- * one a micro-batch. */
+/* Of the step, where a transfer takes at most a forward and a backward two: that of 1F1B, (m + p - 1)(f + b), for odd
+ * p, which leaves two slots spare. With the one of even p blocks leave and come one after the other, and the step is
+ * longer by a transfer, or two with four ranks. Where backwards take another time, actions of keeper and owner begin
+ * apart, and where transfers take longer there is less time for them: up to one a micro-batch. */
 static void check_step(const struct bpipe_case *c, int32_t p, double backward, double evict) {
   int32_t m = c->plan->n_micro;
   double late = c->makespan - (1 + backward) * (m + p - 1);
@@ -166,8 +165,8 @@ static void test_depths(double backward, double evict) {
     }
 }
 
-/* Ranks of random speed and transfers of any length: memory is nearly always kept all the same, and the graph passes its
- * checks. */
+/* Ranks of random speed and transfers of any length: memory is nearly always kept all the same, and the graph passes
+ * its checks. */
 static void test_speeds(void) {
   int n_over = 0;
   for (int trial = 0; trial < 60; trial++) {

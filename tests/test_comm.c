@@ -49,7 +49,8 @@ static int64_t count_wrong(const unsigned char *data, int64_t bytes, uint64_t sa
   return wrong;
 }
 
-/* Every rank sends every rank, itself too, MESSAGES messages; tags repeat, so order within a tag decides which is which. */
+/* Every rank sends every rank, itself too, MESSAGES messages; tags repeat, so order within a tag decides which is
+ * which. */
 static void test_pairs(struct comm *comm, int64_t piece, bool receives_first) {
   enum { MESSAGES = 12, TAGS = 3, TAG_LAST = (1 << 27) - 1 };
   int n = size * MESSAGES;
@@ -100,8 +101,8 @@ static unsigned char *map_windows(size_t bytes, size_t window) {
   return good ? all : NULL;
 }
 
-/* One message of 2^31 + 7 bytes from rank 0 to rank 1. The content repeats with the window, which is not a multiple of the
- * piece, so what comes to a wrong place in the last round shows. */
+/* One message of 2^31 + 7 bytes from rank 0 to rank 1. The content repeats with the window, which is not a multiple of
+ * the piece, so what comes to a wrong place in the last round shows. */
 static void test_large(struct comm *comm) {
   const size_t window = (16 << 20) + (64 << 10), bytes = ((size_t)1 << 31) + 7;
   if (size != 2) return;

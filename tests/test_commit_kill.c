@@ -1,6 +1,6 @@
-/* A process that is killed at any instant of a commit leaves the file as it was or as it was to be: each commit of a list is
- * done by a child that dies before, or in the middle of, each of its writes and changes of files in turn. Whoever opens the
- * file then, to read or to write, finds one of both contents, and no damage.
+/* A process that is killed at any instant of a commit leaves the file as it was or as it was to be: each commit of a
+ * list is done by a child that dies before, or in the middle of, each of its writes and changes of files in turn.
+ * Whoever opens the file then, to read or to write, finds one of both contents, and no damage.
  */
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* Costs: uniform times with uneven partitions, chunks and lists by rank; tables of layers; what ops do, by hand; presets;
- * and the price of a graph as the sum of its parts, for random plans. */
+/* Costs: uniform times with uneven partitions, chunks and lists by rank; tables of layers; what ops do, by hand;
+ * presets; and the price of a graph as the sum of its parts, for random plans. */
 #include "deck_texts.h"
 
 #include <unistd.h>
@@ -309,8 +309,8 @@ static void check_flops(const struct model *model, int32_t layer, enum pass pass
   T_CHECK(flops == wanted, "layer %d pass %d: %g operations, not %g", (int)layer, pass, flops, wanted);
 }
 
-/* Two rows of 1024 tokens. GPT-2: width 768, feed-forward 3072, vocabulary 50257. A Llama with 32 query heads and 8 key and
- * value heads of 128, width 4096, feed-forward 14336. */
+/* Two rows of 1024 tokens. GPT-2: width 768, feed-forward 3072, vocabulary 50257. A Llama with 32 query heads and 8 key
+ * and value heads of 128, width 4096, feed-forward 14336. */
 static void test_work(void) {
   struct model *gpt2, *llama;
   const double t = 2048, h = 768;
@@ -376,7 +376,8 @@ static void test_presets(void) {
                    cost_get_op(cost, 0, 2, 1, PASS_INPUT, micro_shape_fill(8, 1024))),
           "speeds");
   cost_destroy(&cost);
-  /* A block and its copy to the host: a link of its own, either value by itself; by hand with evict_ms, and no link then. */
+  /* A block and its copy to the host: a link of its own, either value by itself; by hand with evict_ms, and no link
+   * then. */
   cost = make_cost("device: {preset: a100-80g}\ncost: {host_link: {gb_per_s: 2}}\n", model, 2);
   T_CHECK(is_close(cost_get_copy(cost, 1, 1000000, 0.5), 10e-6 + 1e6 / 2e9), "the host at 2 GB/s");
   T_CHECK(is_close(cost_get_message(cost, 0, 1, 1000000), 8e-6 + 1e6 / 300e9), "the host's link is not that of ranks");

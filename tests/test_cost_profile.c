@@ -1,6 +1,6 @@
-/* Times from a profile: exact where it was measured, in between and beyond along the op's own work, for every op of random
- * points; messages by least squares; and what is done when there is no profile, an empty one, one of another model or
- * device, or one that lacks an op: the preset's times, said so, never a failure. */
+/* Times from a profile: exact where it was measured, in between and beyond along the op's own work, for every op of
+ * random points; messages by least squares; and what is done when there is no profile, an empty one, one of another
+ * model or device, or one that lacks an op: the preset's times, said so, never a failure. */
 #include "deck_texts.h"
 
 #include "cost/cost_fit.h"
@@ -80,7 +80,8 @@ static double make_noise(const struct model *model, int32_t layer, int op, enum 
   return 1e-6 * (1 + (double)(x >> 40 & 0xffff) / 65536);
 }
 
-/* What a device takes that has a start-up time and a rate for flops and bytes each, which are polynomials of the shape. */
+/* What a device takes that has a start-up time and a rate for flops and bytes each, which are polynomials of the shape.
+ */
 static double make_physics(const struct model *model, int32_t layer, int op, enum pass pass, struct micro_shape shape) {
   struct op_work work[PASS_COUNT];
   const struct layer *l = &model->layers[layer];

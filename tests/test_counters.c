@@ -1,5 +1,5 @@
-/* Hardware counters, with PAPI and without, on a machine that lets us count and on one that does not: a value is a number that
- * does not fall, or NaN each time, never 0 in its place; what is missing has a reason of one line.
+/* Hardware counters, with PAPI and without, on a machine that lets us count and on one that does not: a value is a
+ * number that does not fall, or NaN each time, never 0 in its place; what is missing has a reason of one line.
  */
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* What the checks of a graph refuse: too little memory, damaged messages and updates, orders that contradict each other,
- * deadlocks.
+/* What the checks of a graph refuse: too little memory, damaged messages and updates, orders that contradict each
+ * other, deadlocks.
  */
 #include "base/error.h"
 #include "base/mem.h"

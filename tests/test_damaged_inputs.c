@@ -1,5 +1,6 @@
-/* Every file that the commands without ranks read, with bytes that were flipped, put in, taken out or cut off at random: the
- * command ends with a code and a message, and nothing is read or written beyond what is there (which the sanitizers see).
+/* Every file that the commands without ranks read, with bytes that were flipped, put in, taken out or cut off at
+ * random: the command ends with a code and a message, and nothing is read or written beyond what is there (which the
+ * sanitizers see).
  */
 #include <string.h>
 #include <sys/stat.h>

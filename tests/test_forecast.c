@@ -1,5 +1,5 @@
-/* Sums of steps, as a run compares them: medians of the last steps without the first; of random plans the forecast's kinds
- * of nodes, ops and bubble against what the simulator says of the same graph and costs. */
+/* Sums of steps, as a run compares them: medians of the last steps without the first; of random plans the forecast's
+ * kinds of nodes, ops and bubble against what the simulator says of the same graph and costs. */
 #include "cost_case.h"
 
 #include "dag/dag_price.h"
@@ -60,7 +60,8 @@ static struct plan *make_case(const struct model *model, const char *planner, in
   return plan;
 }
 
-/* What a kind of pass takes is what its ops take: F is the forward pass, B (or I and W) the others, R the forward again. */
+/* What a kind of pass takes is what its ops take: F is the forward pass, B (or I and W) the others, R the forward
+ * again. */
 static double sum_ops(const struct forecast *f, enum pass pass) {
   double sum = 0;
   for (int kind = 0; kind < LAYER_KIND_COUNT; kind++)

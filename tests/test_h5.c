@@ -1,6 +1,6 @@
 /* HDF5 behind h5.h: what is written comes back and is plain HDF5 for others; a writer that dies at any byte of a flush
- * leaves the old rows or the new; a disk that is full at any byte does too, and the next flush succeeds; no lock is asked
- * for.
+ * leaves the old rows or the new; a disk that is full at any byte does too, and the next flush succeeds; no lock is
+ * asked for.
  */
 #include <errno.h>
 #include <fcntl.h>

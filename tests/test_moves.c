@@ -1,6 +1,6 @@
-/* Blocks of activations that move, put at random into random plans and those of planners: what the checks let through runs to
- * its end under the plain rules of graphs, the simulator takes the same times, no pool ever holds more than the graph says;
- * plans keep their moves as bytes, and wrong ones are refused with the reason. */
+/* Blocks of activations that move, put at random into random plans and those of planners: what the checks let through
+ * runs to its end under the plain rules of graphs, the simulator takes the same times, no pool ever holds more than the
+ * graph says; plans keep their moves as bytes, and wrong ones are refused with the reason. */
 #include "naive_run.h"
 #include "plan/recompute.h"
 #include "random_moves.h"
@@ -30,8 +30,8 @@ static int compare_events(const void *left, const void *right) {
   return (a->bytes > 0) - (b->bytes > 0); /* freed before allocated */
 }
 
-/* Most bytes of a rank's pool over time: a buffer is there from the start of its node until the end of the one that frees it,
- * and until what takes its contents away has ended. */
+/* Most bytes of a rank's pool over time: a buffer is there from the start of its node until the end of the one that
+ * frees it, and until what takes its contents away has ended. */
 static int64_t find_peak(const struct naive_run *run, int32_t rank, enum pool_kind pool) {
   const struct dag *dag = run->dag;
   size_t n = 0;

@@ -1,5 +1,6 @@
 /* Obscura's orders and its model of time: worked examples start by start, tables, closed forms against the simulator. A
- * forward takes 1, a backward 2, a recomputation r; messages take none. A recomputation waits for its gradient but where said.
+ * forward takes 1, a backward 2, a recomputation r; messages take none. A recomputation waits for its gradient but
+ * where said.
  */
 #include "base/error.h"
 #include "base/mem.h"
@@ -355,8 +356,8 @@ static void test_refinement(void) {
       }
 }
 
-/* Memory of the paper's Table 1 (4 stages, GB): each stage's block, kept and recomputed, follows from the counts and is the
- * same on both stages to a few hundredths; with other counts it is not. */
+/* Memory of the paper's Table 1 (4 stages, GB): each stage's block, kept and recomputed, follows from the counts and is
+ * the same on both stages to a few hundredths; with other counts it is not. */
 static void test_counts(void) {
   static const double plain[] = {48.01, 42.62}, recomputing[] = {34.40, 32.25}, ahead[] = {46.18, 39.58};
   struct obscura_model model = make_model(4, 16, 2, 0.5);
@@ -392,8 +393,9 @@ static void test_equations(void) {
     T_CHECK(ahead == 18 - s && lambda == 6 - s, "stage %d: %d, %d", (int)s, (int)ahead, (int)lambda);
   }
   T_CHECK(obscura_model_get_lambda(&model, 3) == 0, "not adjusted");
-  /* Blocks of 3: stage 2 has 4 (3 - 1) to evict late and 4 (3 - 2.5) to load; stage 0 has 6 blocks and two micro-batches'
-   * backwards to hide them behind. A block of 1 costs nothing, one of 3.5 is the longest there may be. */
+  /* Blocks of 3: stage 2 has 4 (3 - 1) to evict late and 4 (3 - 2.5) to load; stage 0 has 6 blocks and two
+   * micro-batches' backwards to hide them behind. A block of 1 costs nothing, one of 3.5 is the longest there may be.
+   */
   model.transfer = 3;
   T_CHECK(is_near(obscura_model_get_transfer(&model, 2), 8 + 2), "%g", obscura_model_get_transfer(&model, 2));
   T_CHECK(is_near(obscura_model_get_transfer(&model, 0), 12 - 5 + 3), "%g", obscura_model_get_transfer(&model, 0));

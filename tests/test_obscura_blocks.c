@@ -85,7 +85,8 @@ static void test_blocks(void) {
   T_CHECK(count_moves(true) > count_moves(false), "%d, %d", (int)count_moves(true), (int)count_moves(false));
 }
 
-/* Where host memory has room for few blocks of a stage, the others go on to disk; without a disk the plan does not fit. */
+/* Where host memory has room for few blocks of a stage, the others go on to disk; without a disk the plan does not fit.
+ */
 static void check_spill(bool eager, int32_t room) {
   struct obscura_case c;
   struct plan *plan = NULL;
@@ -121,7 +122,8 @@ static void check_spill(bool eager, int32_t room) {
   obscura_case_close(&c);
 }
 
-/* Host memory that is asked for where there is next to none is enough where there is a disk: nothing more is asked for then. */
+/* Host memory that is asked for where there is next to none is enough where there is a disk: nothing more is asked for
+ * then. */
 static void check_least_host(int32_t lambda, bool eager) {
   struct obscura_case c;
   int64_t host[MAX_RANKS], disk[MAX_RANKS];
@@ -160,8 +162,8 @@ static void test_spill(void) {
   check_spill(true, 14); /* what comes back early keeps its place until it is used */
 }
 
-/* The tier and the one stage (-1: any) that the deck names: nothing on disk with host; with disk all that have the time; no block of a stage
- * that is not named, forced or found out. */
+/* The tier and the one stage (-1: any) that the deck names: nothing on disk with host; with disk all that have the
+ * time; no block of a stage that is not named, forced or found out. */
 static void check_where(enum params_swap_tier tier, int64_t only, bool forced) {
   struct obscura_case c;
   struct plan *plan = NULL;
@@ -224,8 +226,8 @@ static void test_peers(void) {
   obscura_case_close(&c);
 }
 
-/* With other ranks to go to no plan is slower than with host memory alone, and some are faster; no rank takes more than its
- * limit (planner_evaluate says so); with tier rank none goes elsewhere. */
+/* With other ranks to go to no plan is slower than with host memory alone, and some are faster; no rank takes more than
+ * its limit (planner_evaluate says so); with tier rank none goes elsewhere. */
 static void test_ranks_help(void) {
   int n_rank = 0, n_faster = 0;
   for (int trial = 0; trial < 30; trial++) {

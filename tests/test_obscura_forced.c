@@ -137,7 +137,8 @@ static void test_move_layer(void) {
   }
 }
 
-/* Blocks by hand are kept to under a limit that their plan just fits, and one byte less is no reason for another plan. */
+/* Blocks by hand are kept to under a limit that their plan just fits, and one byte less is no reason for another plan.
+ */
 static void test_at_the_limit(void) {
   int n_away = 0;
   for (int trial = 0; trial < 16; trial++) {

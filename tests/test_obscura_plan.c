@@ -1,5 +1,5 @@
-/* Planner obscura by default: its plans through all checks and within their limits, no slower than the paper's procedure, 1F1B,
- * AdaPipe or BPipe under the same limits; what notes say; what a deck names. */
+/* Planner obscura by default: its plans through all checks and within their limits, no slower than the paper's
+ * procedure, 1F1B, AdaPipe or BPipe under the same limits; what notes say; what a deck names. */
 #include "base/mem.h"
 #include "model/footprint.h"
 #include "obscura_case.h"
@@ -82,8 +82,8 @@ static void test_notes(void) {
   obscura_case_close(&c);
 }
 
-/* A number of blocks by hand: none leaves with 0, and no other planner's plan is taken with more; where there are no such
- * blocks, that is said. */
+/* A number of blocks by hand: none leaves with 0, and no other planner's plan is taken with more; where there are no
+ * such blocks, that is said. */
 static void check_by_hand(int32_t lambda, double beta, const char *note) {
   struct obscura_case c;
   char *notes = NULL;

@@ -1,6 +1,6 @@
-/* The integer programme of planner obscura (Eq. 4) as a whole against every choice that there is: each number of blocks,
- * each part of them in eighths, each set of ops that a layer may discard, the same on all adjusted stages. What a choice
- * takes (bytes and Eq. 2 and 3) is reckoned here anew; the planner's own evaluation is left out. */
+/* The integer programme of planner obscura (Eq. 4) as a whole against every choice that there is: each number of
+ * blocks, each part of them in eighths, each set of ops that a layer may discard, the same on all adjusted stages. What
+ * a choice takes (bytes and Eq. 2 and 3) is reckoned here anew; the planner's own evaluation is left out. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cost_case.h"

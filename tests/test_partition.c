@@ -1,5 +1,5 @@
-/* The cost-balanced partition against all cuts there are: the least largest stage, then the evenest; limits kept where a cut
- * can keep them; speeds of ranks; and the whole blocks of the even partition where nothing is known of costs. */
+/* The cost-balanced partition against all cuts there are: the least largest stage, then the evenest; limits kept where
+ * a cut can keep them; speeds of ranks; and the whole blocks of the even partition where nothing is known of costs. */
 #include "planner/partition_auto.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
-/* What pages are drawn from: columns hold the shares of their time and letters are as frequent, ticks are round, a large step
- * and many steps of metrics stay small and tell the truth, and the page can be read in a light and in a dark theme.
+/* What pages are drawn from: columns hold the shares of their time and letters are as frequent, ticks are round, a
+ * large step and many steps of metrics stay small and tell the truth, and the page can be read in a light and in a dark
+ * theme.
  */
 #include <ctype.h>
 #include <jansson.h>
@@ -124,7 +125,8 @@ static void test_columns(void) {
 
 enum { RANKS = 64, MICRO = 256 };
 
-/* 64 ranks with two stages each, 256 micro-batches: forward, input and weight pass of each, a third of the time idle. */
+/* 64 ranks with two stages each, 256 micro-batches: forward, input and weight pass of each, a third of the time idle.
+ */
 static void make_large(struct picture *p, const char *title) {
   int64_t n = (int64_t)RANKS * MICRO * 4;
   struct node_row *rows = MEM_NEW(struct node_row, n);
@@ -208,7 +210,8 @@ static int64_t read_number(const char **text) {
   return number;
 }
 
-/* What the script draws at the zoom: every compute node of a rank, to one unit of time, with its kind, stage and micro-batch. */
+/* What the script draws at the zoom: every compute node of a rank, to one unit of time, with its kind, stage and
+ * micro-batch. */
 static void check_data(const struct timeline *t, double seconds, int32_t rank) {
   char *text = NULL;
   size_t size;
@@ -288,7 +291,8 @@ static void check_curves(int64_t n, size_t most) {
   T_CHECK(!strstr(text, "nan") && !strstr(text, "inf"), "numbers alone");
   T_CHECK(count(text, "(logarithmic)") == 1, "the gradient norm by its logarithm");
   T_CHECK(count(text, "<circle class=\"d2\"") == 10, "ten evaluations");
-  /* One step of many stands out: its loss is the highest point, 9.75 of an axis from 3 to 10 that is 170 high below 8. */
+  /* One step of many stands out: its loss is the highest point, 9.75 of an axis from 3 to 10 that is 170 high below 8.
+   */
   T_CHECK(strstr(text, ">10<"), "an axis to 10");
   T_CHECK(n < 1000 || strstr(text, " 14.1H"), "the highest loss is not seen");
   free(text);

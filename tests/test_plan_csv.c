@@ -1,5 +1,5 @@
-/* Orders from CSV: files that torch.distributed.pipelining wrote, read, priced and written again; files that are refused, with
- * row, action and reason; orders whose micro-batches do not ascend. */
+/* Orders from CSV: files that torch.distributed.pipelining wrote, read, priced and written again; files that are
+ * refused, with row, action and reason; orders whose micro-batches do not ascend. */
 #include "plan/plan_csv.h"
 
 #include "base/error.h"
@@ -113,8 +113,8 @@ static void test_files(void) {
   }
 }
 
-/* As the library writes it: lines that end in carriage return and line feed; quotation marks, blanks and a byte order mark
- * as other programs may add them. */
+/* As the library writes it: lines that end in carriage return and line feed; quotation marks, blanks and a byte order
+ * mark as other programs may add them. */
 static void test_spellings(void) {
   static const char *const same[] = {
       "0F0,0F1,0B0,0B1\r\n1F0,1B0,1F1,1B1\r\n",
@@ -226,7 +226,8 @@ static void test_faulty_file(void) {
 
 /* ---- other shapes ---- */
 
-/* Backwards last first, as GPipe once had it; ranks with different numbers of stages, two of them neighbours on one rank. */
+/* Backwards last first, as GPipe once had it; ranks with different numbers of stages, two of them neighbours on one
+ * rank. */
 static void test_free_orders(void) {
   static const struct {
     const char *text;

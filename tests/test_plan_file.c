@@ -1,5 +1,5 @@
-/* plan.h5 there and back: random plans with split backwards, chunks, recomputation and moves, predicted times and costs, and files
- * whose tables were changed. */
+/* plan.h5 there and back: random plans with split backwards, chunks, recomputation and moves, predicted times and
+ * costs, and files whose tables were changed. */
 #include <unistd.h>
 
 #include "plan/recompute.h"

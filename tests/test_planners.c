@@ -1,6 +1,6 @@
-/* The planners' plans against closed forms and worked examples, through the simulator: makespans, starts, peaks; every plan
- * checked against deadlock; requests that planners decline. Times are those of a rank's whole share: forward 1, input and
- * weight pass 1 each, full backward 2, divided by the stages that a rank holds; messages take none. */
+/* The planners' plans against closed forms and worked examples, through the simulator: makespans, starts, peaks; every
+ * plan checked against deadlock; requests that planners decline. Times are those of a rank's whole share: forward 1,
+ * input and weight pass 1 each, full backward 2, divided by the stages that a rank holds; messages take none. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "dag/dag.h"
@@ -246,7 +246,8 @@ static void test_zb_v(void) {
 
 /* ---- all of them ---- */
 
-/* Every order is proved free of cycles with rendezvous messages before it runs, with fewer micro-batches than stages too. */
+/* Every order is proved free of cycles with rendezvous messages before it runs, with fewer micro-batches than stages
+ * too. */
 static void test_graphs(void) {
   static const struct {
     const char *planner;

@@ -1,5 +1,5 @@
-/* profile.h5 there and back: random profiles, files that are cut, changed or something else, and what a profile knows of
- * points and models. */
+/* profile.h5 there and back: random profiles, files that are cut, changed or something else, and what a profile knows
+ * of points and models. */
 #include <sys/stat.h>
 #include <unistd.h>
 

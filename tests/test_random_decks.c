@@ -1,6 +1,6 @@
-/* Random decks through the commands that plan: every planner makes a plan or says why not; what it makes fits its limits, is
- * read again and simulated to the same times, and planned from the file again. Under the sanitizers this is what finds
- * arithmetic that overflows and places that are beyond a table.
+/* Random decks through the commands that plan: every planner makes a plan or says why not; what it makes fits its
+ * limits, is read again and simulated to the same times, and planned from the file again. Under the sanitizers this is
+ * what finds arithmetic that overflows and places that are beyond a table.
  */
 #include <jansson.h>
 #include <sys/stat.h>
@@ -66,7 +66,8 @@ static void simulate_again(double step) {
   json_decref(json);
 }
 
-/* The plan from its file, with what is recomputed besides; what comes of that is read again too. Returns its step, 0: refused. */
+/* The plan from its file, with what is recomputed besides; what comes of that is read again too. Returns its step, 0:
+ * refused. */
 static double plan_again(const char *recompute) {
   rename("random_decks/plan.h5", "random_decks/given.h5");
   int status = run_command(out_path, "plan", "--json", "-Drun.folder=random_decks", "-Dpipeline.planner=file",

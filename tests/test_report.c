@@ -1,5 +1,6 @@
-/* The report on traces made by hand: every part of every rank as computed by hand, sums exact on random traces, late nodes
- * found, and folders that have no trace, no step, or were left by a killed run or by two lives on unlike numbers of ranks.
+/* The report on traces made by hand: every part of every rank as computed by hand, sums exact on random traces, late
+ * nodes found, and folders that have no trace, no step, or were left by a killed run or by two lives on unlike numbers
+ * of ranks.
  */
 #include <jansson.h>
 #include <sys/stat.h>
@@ -387,8 +388,8 @@ static void test_random(void) {
   report_fini(&r);
 }
 
-/* A step of very many micro-batches: the time of a report grows with the rows, not with their square, which would be far
- * beyond the test's limit. */
+/* A step of very many micro-batches: the time of a report grows with the rows, not with their square, which would be
+ * far beyond the test's limit. */
 static void test_long_step(void) {
   enum { M = 100000 };
   struct node_row *rows = MEM_NEW(struct node_row, 4 * M);

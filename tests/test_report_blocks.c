@@ -1,5 +1,5 @@
-/* What a report says of blocks that moved, from the times of nodes alone: a worked example, and random plans with random moves,
- * whose waits are those that the simulator knows from the graph itself. */
+/* What a report says of blocks that moved, from the times of nodes alone: a worked example, and random plans with
+ * random moves, whose waits are those that the simulator knows from the graph itself. */
 #include "base/error.h"
 #include "random_moves.h"
 #include "record/trace_rows.h"
@@ -68,8 +68,8 @@ static struct node_row make_row(enum node_kind kind, int32_t position, int32_t m
                            .end_s = end};
 }
 
-/* One rank. The first block leaves while the second forward runs (hidden) and is back late (2 of its 3 s exposed); the second
- * must leave before the backward may start (1 of 2 s exposed) and is back in time. */
+/* One rank. The first block leaves while the second forward runs (hidden) and is back late (2 of its 3 s exposed); the
+ * second must leave before the backward may start (1 of 2 s exposed) and is back in time. */
 static void test_example(void) {
   struct node_row rows[] = {
       make_row(NODE_F, 0, 0, 0, 1),   make_row(NODE_F, 1, 1, 1, 3),    make_row(NODE_EV, 0, 0, 1, 2.5),
@@ -78,7 +78,8 @@ static void test_example(void) {
       make_row(NODE_B, 4, 0, 8, 9),   make_row(NODE_LD, 1, 1, 8, 8.5), make_row(NODE_B, 5, 1, 9, 10),
   };
   struct report report;
-  /* Before F 2 (3 to 4): block 0 goes to disk until 4. Before B 2 (4.5 to 5): block 1 goes out until 5. Before B 0 (6 to 8). */
+  /* Before F 2 (3 to 4): block 0 goes to disk until 4. Before B 2 (4.5 to 5): block 1 goes out until 5. Before B 0 (6
+   * to 8). */
   struct sums sums = add_up(rows, (int64_t)(sizeof rows / sizeof *rows), 1, 10, true, &report);
   T_CHECK(sums.blocks == 2 && sums.bytes == 2000, "%g blocks of %g bytes", sums.blocks, sums.bytes);
   T_CHECK(fabs(sums.seconds - (1.5 + 2 + 1.5 + 1 + 3 + 0.5)) < 1e-12, "%g s", sums.seconds);

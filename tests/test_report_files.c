@@ -1,5 +1,6 @@
-/* Pictures of a trace and a plan made by hand, with bars where the times say: SVG and HTML well-formed and without other
- * files, one bar a node with its place and width, trace events and CSV with every row, and a large step that stays small.
+/* Pictures of a trace and a plan made by hand, with bars where the times say: SVG and HTML well-formed and without
+ * other files, one bar a node with its place and width, trace events and CSV with every row, and a large step that
+ * stays small.
  */
 #include <ctype.h>
 #include <jansson.h>

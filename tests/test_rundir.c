@@ -1,5 +1,5 @@
-/* The run folder: of jobs that start at once exactly one gets it, whatever a killed one has left; STATUS; metrics.csv is
- * cut to the resumed step and keeps every bit of its numbers; failed writes are reported and leave whole rows.
+/* The run folder: of jobs that start at once exactly one gets it, whatever a killed one has left; STATUS; metrics.csv
+ * is cut to the resumed step and keeps every bit of its numbers; failed writes are reported and leave whole rows.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -240,7 +240,8 @@ static bool is_there(const char *path, const char *name) {
   return there;
 }
 
-/* Renamed, replaced, removed, or its lock taken: the run finds out, and what it still writes goes into its own folder. */
+/* Renamed, replaced, removed, or its lock taken: the run finds out, and what it still writes goes into its own folder.
+ */
 static void test_lost_folder(void) {
   int64_t last_step;
   enum run_state state;
@@ -502,7 +503,8 @@ static void test_edited_metrics(void) {
           error_text());
 }
 
-/* The objects of metrics.jsonl, each with the numbers of its row; the number of lines, -1 when one is no such object. */
+/* The objects of metrics.jsonl, each with the numbers of its row; the number of lines, -1 when one is no such object.
+ */
 static int check_objects(void) {
   char *path = mem_format("%s/metrics.jsonl", folder), *text = NULL;
   int n = 0;

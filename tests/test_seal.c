@@ -1,5 +1,6 @@
-/* Files that end in a seal: contents that grow, shrink and change at random are read again as they were written, and no flipped,
- * missing or added byte of a file passes for what was written. Without the seal, and to HDF5, they are files like any other.
+/* Files that end in a seal: contents that grow, shrink and change at random are read again as they were written, and no
+ * flipped, missing or added byte of a file passes for what was written. Without the seal, and to HDF5, they are files
+ * like any other.
  */
 #include <hdf5.h>
 #include <string.h>

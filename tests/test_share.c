@@ -1,5 +1,5 @@
-/* Links that messages and blocks share: a pipeline counted by hand, and random plans against the contract's formula, counted
- * link by link. */
+/* Links that messages and blocks share: a pipeline counted by hand, and random plans against the contract's formula,
+ * counted link by link. */
 #include "cost_case.h"
 #include "dag/dag.h"
 #include "dag/dag_price.h"

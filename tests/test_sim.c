@@ -1,5 +1,5 @@
-/* The simulator against closed forms and worked examples: GPipe and 1F1B with uniform times, messages, several iterations,
- * idle time by cause, the critical path, memory; every node after what it waits for. */
+/* The simulator against closed forms and worked examples: GPipe and 1F1B with uniform times, messages, several
+ * iterations, idle time by cause, the critical path, memory; every node after what it waits for. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -46,7 +46,8 @@ static void set_times(struct step_case *c, double forward, double backward, doub
   }
 }
 
-/* Every node starts after its stream's last and after all that its edges name; compute idle and busy sum to the step. */
+/* Every node starts after its stream's last and after all that its edges name; compute idle and busy sum to the step.
+ */
 static void check_times(const struct step_case *c, const struct sim_result *r) {
   const struct dag *dag = c->dag;
   for (int32_t v = 0; v < dag->n_nodes; v++)
@@ -94,8 +95,8 @@ static void test_closed_forms(void) {
       }
 }
 
-/* Idle of 1F1B: before the first forward s, after the last backward 2s, between them 2(p-s-1) until the first backward and
- * p-s-1 after it. */
+/* Idle of 1F1B: before the first forward s, after the last backward 2s, between them 2(p-s-1) until the first backward
+ * and p-s-1 after it. */
 static void test_bubbles(void) {
   struct step_case c;
   open_case(&c, "1f1b", 4, 8);
@@ -112,7 +113,8 @@ static void test_bubbles(void) {
   close_case(&c);
 }
 
-/* Where a norm stands before the updates, the wait for it is drain: the last pass of the first stage ends it for all. */
+/* Where a norm stands before the updates, the wait for it is drain: the last pass of the first stage ends it for all.
+ */
 static void test_norm(void) {
   struct step_case c;
   open_case(&c, "1f1b", 4, 8);
@@ -151,8 +153,8 @@ static void test_messages(void) {
   close_case(&c);
 }
 
-/* GPipe of equal stages: between two of them the first message each way is waited for, all others arrive while their rank
- * computes. */
+/* GPipe of equal stages: between two of them the first message each way is waited for, all others arrive while their
+ * rank computes. */
 static void test_exposed(void) {
   for (int32_t p = 2; p <= 5; p++)
     for (int32_t m = 1; m <= 6; m++)
@@ -172,8 +174,8 @@ static void test_exposed(void) {
 
 /* ---- the network ---- */
 
-/* Both directions at once: no message waits for one that comes towards it, so all leave as soon as they are made. They take
- * less than any pass, so those of their own direction are gone by then. */
+/* Both directions at once: no message waits for one that comes towards it, so all leave as soon as they are made. They
+ * take less than any pass, so those of their own direction are gone by then. */
 static void test_full_duplex(void) {
   struct step_case c;
   struct sim *sim;
@@ -197,8 +199,8 @@ static void test_full_duplex(void) {
 }
 
 /* One message at a time in a direction: with messages longer than passes GPipe on two ranks takes a pass each way, all
- * messages one after the other, and a pass at their ends. All but the first pass wait for a message that is behind others
- * although its data is there. */
+ * messages one after the other, and a pass at their ends. All but the first pass wait for a message that is behind
+ * others although its data is there. */
 static void test_one_at_a_time(void) {
   static const double longer[] = {1, 2.5};
   for (int k = 0; k < 2; k++)
@@ -230,8 +232,9 @@ static double find_maker(const struct step_case *c, const struct sim_result *r, 
   return -1;
 }
 
-/* ZB-H2 with a slower last stage and messages that wait for their receivers: gradients queue behind activations that the next
- * rank does not take yet. From the end of the pass that made them on they are waited for as messages, on their way or not. */
+/* ZB-H2 with a slower last stage and messages that wait for their receivers: gradients queue behind activations that
+ * the next rank does not take yet. From the end of the pass that made them on they are waited for as messages, on their
+ * way or not. */
 static void test_queued(void) {
   struct step_case c;
   open_case(&c, "zb-h2", 4, 8);
@@ -263,8 +266,9 @@ static void test_queued(void) {
   close_case(&c);
 }
 
-/* The second rank takes three times as long: forward k ends there at 5 + 3k, and the receive of forward i is posted when
- * forward i-2 has ended. Eager messages leave when they are made, at i + 1; rendezvous ones wait for the receive. */
+/* The second rank takes three times as long: forward k ends there at 5 + 3k, and the receive of forward i is posted
+ * when forward i-2 has ended. Eager messages leave when they are made, at i + 1; rendezvous ones wait for the receive.
+ */
 static void test_rendezvous(void) {
   enum { M = 7 };
   struct step_case c;
@@ -320,8 +324,8 @@ static void move_first_block(struct step_case *c, int32_t out_end, int32_t in_st
   }
 }
 
-/* Three forwards, three backwards on one rank. The third forward needs the memory of a block that is gone at 1 + 2.5; the
- * first backward, at 4.5, the block itself, which takes another 2. */
+/* Three forwards, three backwards on one rank. The third forward needs the memory of a block that is gone at 1 + 2.5;
+ * the first backward, at 4.5, the block itself, which takes another 2. */
 static void test_offload(void) {
   struct step_case c;
   struct sim *sim;
@@ -337,8 +341,8 @@ static void test_offload(void) {
   close_case(&c);
 }
 
-/* One micro-batch through two stages. The gradient is made at 4.5 and there at 5; the block, gone from 1 to 2, is back at 6:
- * what the gradient takes is waited for as ever, the last second is the block's. */
+/* One micro-batch through two stages. The gradient is made at 4.5 and there at 5; the block, gone from 1 to 2, is back
+ * at 6: what the gradient takes is waited for as ever, the last second is the block's. */
 static void test_offload_beside_data(void) {
   struct step_case c;
   struct sim *sim;
@@ -365,7 +369,8 @@ static struct step_path find_path(const struct dag *dag, const struct sim_result
   return path;
 }
 
-/* It has no gaps and is as long as the step. What lengthens one of its passes lengthens the step by as much at least. */
+/* It has no gaps and is as long as the step. What lengthens one of its passes lengthens the step by as much at least.
+ */
 static void check_path(const struct step_case *c, const struct sim_times *times, struct sim *sim, uint64_t random) {
   const struct sim_result *r = sim_run(sim, times, 1);
   struct step_path path = find_path(c->dag, r);
@@ -418,8 +423,8 @@ static int compare_events(const void *left, const void *right) {
   return (a->bytes > b->bytes) - (a->bytes < b->bytes); /* what is freed comes before what is allocated */
 }
 
-/* The columns of the nodes give the memory of every instant: its highest is the peak. All passes take time here, else what
- * one allocates and frees at once would not be seen. */
+/* The columns of the nodes give the memory of every instant: its highest is the peak. All passes take time here, else
+ * what one allocates and frees at once would not be seen. */
 static void test_memory(void) {
   static const char *const planners[] = {"gpipe", "1f1b", "zb-h1"};
   for (int k = 0; k < 3; k++) {

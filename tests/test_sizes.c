@@ -1,5 +1,5 @@
-/* Memory from the sizes of a table of layers: the textbook peaks of every schedule; the peaks of the model's own layout but
- * for its workspaces; recomputation as limits ask for it; a device that keeps time counts the same.
+/* Memory from the sizes of a table of layers: the textbook peaks of every schedule; the peaks of the model's own layout
+ * but for its workspaces; recomputation as limits ask for it; a device that keeps time counts the same.
  */
 #include "cost_case.h"
 #include "dag/dag.h"
@@ -59,8 +59,8 @@ static int64_t *find_peaks(const char *planner, const struct plan_request *reque
 
 static int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
 
-/* Activations of a whole rank, in units of its layers' kept bytes, when all stay until the input pass (nothing until the
- * weight pass), or all until the weight pass. Times 2, as interleaving has halves. */
+/* Activations of a whole rank, in units of its layers' kept bytes, when all stay until the input pass (nothing until
+ * the weight pass), or all until the weight pass. Times 2, as interleaving has halves. */
 static int32_t expect_gpipe(int32_t s, int32_t p, int32_t m) { return (void)s, (void)p, 2 * m; }
 static int32_t expect_1f1b(int32_t s, int32_t p, int32_t m) { return 2 * least(p - s, m); }
 static int32_t expect_interleaved(int32_t s, int32_t p, int32_t m) { return least(2 * (p - s - 1) + p + 1, 2 * m); }

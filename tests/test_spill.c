@@ -1,5 +1,5 @@
-/* Blocks of activations in a file: they come back as they were, or the failure says what is wrong with the file; the file is
- * HDF5 while it lasts, no larger on the disk than what is said to go there, and leaves nothing behind. */
+/* Blocks of activations in a file: they come back as they were, or the failure says what is wrong with the file; the
+ * file is HDF5 while it lasts, no larger on the disk than what is said to go there, and leaves nothing behind. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-/* device.sync_messages: every planner trains the bits of one rank when no message is buffered, shorter and longer than what
- * MPI sends eagerly, with one micro-batch, fewer than ranks, as many, and more. A send ends only when its receive has begun, so
- * that an order which relied on buffers would not end: the watchdog would end the job.
+/* device.sync_messages: every planner trains the bits of one rank when no message is buffered, shorter and longer than
+ * what MPI sends eagerly, with one micro-batch, fewer than ranks, as many, and more. A send ends only when its receive
+ * has begun, so that an order which relied on buffers would not end: the watchdog would end the job.
  */
 #include "planner_cases.h"
 #include "train_case.h"

@@ -1,6 +1,6 @@
-/* Activations that wait on other ranks, in host memory and on disk come back as they were: training with random moves of
- * blocks, recomputation and split backwards among them, has the bits of training on one rank, and takes the device's, the
- * host's and the disk's memory as predicted (the trainer checks that in every step). */
+/* Activations that wait on other ranks, in host memory and on disk come back as they were: training with random moves
+ * of blocks, recomputation and split backwards among them, has the bits of training on one rank, and takes the
+ * device's, the host's and the disk's memory as predicted (the trainer checks that in every step). */
 #include <dirent.h>
 #include <unistd.h>
 

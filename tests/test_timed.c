@@ -1,5 +1,6 @@
-/* The timed device follows the simulator: every planner's plan, run on real ranks with real messages, has the modelled times
- * of the simulated graph node by node, the simulated order, and the plan's peaks; and the clock follows the model.
+/* The timed device follows the simulator: every planner's plan, run on real ranks with real messages, has the modelled
+ * times of the simulated graph node by node, the simulated order, and the plan's peaks; and the clock follows the
+ * model.
  */
 #include <math.h>
 
@@ -42,8 +43,8 @@ static struct plan *make_plan(const char *planner, const struct model *model, in
   return plan;
 }
 
-/* This rank's nodes: messages have the modelled times to the digit, so every receive was posted as early as it could be;
- * compute nodes end at or after theirs, in its order. */
+/* This rank's nodes: messages have the modelled times to the digit, so every receive was posted as early as it could
+ * be; compute nodes end at or after theirs, in its order. */
 static void compare_nodes(const char *name, const struct trainer *t, const struct trainer_result *result,
                           const struct sim_result *sim, int rank) {
   const struct dag *dag = t->train.dag;

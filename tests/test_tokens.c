@@ -249,8 +249,8 @@ static void test_fingerprint(void) {
   T_CHECK(first != get_fingerprint(b), "another size is not seen");
 }
 
-/* A file that is cut or written over while it is open is an error with its name, not a signal; one that was only touched is
- * read on. */
+/* A file that is cut or written over while it is open is an error with its name, not a signal; one that was only
+ * touched is read on. */
 static void test_changes(void) {
   const char *prefix = raw_path("changes");
   int32_t lengths[2] = {3000, 5000}, *ids = calloc(8000, sizeof *ids), out[100];

@@ -119,7 +119,8 @@ static void test_limits(void) {
   scratch_remove();
 }
 
-/* A limit on the address space of the process bounds what it may use. The address sanitizer takes terabytes of it for itself. */
+/* A limit on the address space of the process bounds what it may use. The address sanitizer takes terabytes of it for
+ * itself. */
 static void test_room(struct comm *comm) {
 #ifdef __SANITIZE_ADDRESS__
   (void)comm;

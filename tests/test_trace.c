@@ -1,6 +1,6 @@
-/* trace.h5 and plan.h5: every row of every rank and step arrives with its columns and times; a resume cuts later steps; a
- * full disk costs the rows of that flush and nothing else; a broken file is set aside; a bound is kept, and what stays within it
- * is whole.
+/* trace.h5 and plan.h5: every row of every rank and step arrives with its columns and times; a resume cuts later steps;
+ * a full disk costs the rows of that flush and nothing else; a broken file is set aside; a bound is kept, and what
+ * stays within it is whole.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -49,7 +49,8 @@ ssize_t pwrite64(int descriptor, const void *data, size_t bytes, off64_t offset)
 
 /* ---- reading back, on rank 0 ---- */
 
-/* Of a rank's nodes the later ones end later here, so the last of those that a node waits for has the highest number. */
+/* Of a rank's nodes the later ones end later here, so the last of those that a node waits for has the highest number.
+ */
 static int32_t find_last_before(const struct dag *dag, int32_t v) {
   const struct dag_node *n = &dag->nodes[v];
   int32_t last = -1;

@@ -138,8 +138,8 @@ static void test_short_rows(const struct train_job *job) {
 
 /* ---- labels ---- */
 
-/* Rows with labels of their own, through the pipeline together, one at a time, and together with all labels but one row's
- * taken away: a label that met another row would show. */
+/* Rows with labels of their own, through the pipeline together, one at a time, and together with all labels but one
+ * row's taken away: a label that met another row would show. */
 static void test_tagged_rows(const struct train_job *job) {
   enum { ROWS = 7, TIME = 12 };
   struct model *model = train_make_model(TRAIN_LLAMA(3, "true"));

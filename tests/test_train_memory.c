@@ -1,5 +1,5 @@
-/* Device memory: measured and predicted peaks are the same bytes, a limit of exactly the peak is enough, one byte less is
- * refused before training and by the device itself, and nothing grows over many steps.
+/* Device memory: measured and predicted peaks are the same bytes, a limit of exactly the peak is enough, one byte less
+ * is refused before training and by the device itself, and nothing grows over many steps.
  */
 #include "setup/setup.h"
 #include "train_case.h"
@@ -150,8 +150,8 @@ static void test_limits(const struct train_job *job) {
   model_destroy(&model);
 }
 
-/* A step that nobody checked beforehand: the device refuses it and nothing stays behind. On this rank alone, as the others
- * of a real job would wait. */
+/* A step that nobody checked beforehand: the device refuses it and nothing stays behind. On this rank alone, as the
+ * others of a real job would wait. */
 static void test_device(const struct train_job *job) {
   struct model *model = train_make_model(json);
   struct batch worst = make_lengths(model, 0);

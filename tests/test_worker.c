@@ -1,5 +1,5 @@
-/* Jobs beside the main thread, and the copies of the CPU device that are such jobs: both ways at once, in order, over memory
- * that was never written; done all the same where the system has no more threads. */
+/* Jobs beside the main thread, and the copies of the CPU device that are such jobs: both ways at once, in order, over
+ * memory that was never written; done all the same where the system has no more threads. */
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -159,8 +159,8 @@ static void wait_for_copy(struct device *d, enum copy_way way) {
   T_CHECK(0 < start && start <= end && end <= clock_now(), "a copy from %g to %g", start, end);
 }
 
-/* Blocks of several parts go out while others come in; what waits in host memory keeps its bytes while its old place is used
- * for something else. */
+/* Blocks of several parts go out while others come in; what waits in host memory keeps its bytes while its old place is
+ * used for something else. */
 static void test_copies(void) {
   struct device *d = open_device();
   int sizes[3] = {1000, N / 3, 64};

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What goes into the index; NULL tables are made as they should be: pointers one after another, a document a sequence. */
+/* What goes into the index; NULL tables are made as they should be: pointers one after another, a document a sequence.
+ */
 struct raw_index {
   const char *magic; /* 9 bytes; NULL: the right one */
   uint64_t version;  /* 0: 1 */

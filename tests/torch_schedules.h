@@ -1,5 +1,5 @@
-/* Schedules as torch.distributed.pipelining 2.15 writes them, one row a rank, and the time of a step when forward, input and
- * weight pass of a rank's whole share take 1 each. */
+/* Schedules as torch.distributed.pipelining 2.15 writes them, one row a rank, and the time of a step when forward,
+ * input and weight pass of a rank's whole share take 1 each. */
 #ifndef PENSTOCK_TESTS_TORCH_SCHEDULES_H
 #define PENSTOCK_TESTS_TORCH_SCHEDULES_H
 

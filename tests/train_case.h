@@ -1,5 +1,5 @@
-/* Training of tiny models for tests: a side is a model on its ranks; the other side of every comparison is the same model
- * trained by this rank alone, on one thread. Memory is filled with NaNs before use throughout.
+/* Training of tiny models for tests: a side is a model on its ranks; the other side of every comparison is the same
+ * model trained by this rank alone, on one thread. Memory is filled with NaNs before use throughout.
  */
 #ifndef PENSTOCK_TESTS_TRAIN_CASE_H
 #define PENSTOCK_TESTS_TRAIN_CASE_H

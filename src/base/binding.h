@@ -1,6 +1,6 @@
-/* The cores that this process was given. GCC's OpenMP library, which comes along with the matrix library, binds the first
- * thread to one of them as soon as it is loaded, before main, where OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY say so; they
- * are meant for its own threads, of which there are none here. */
+/* The cores that this process was given. GCC's OpenMP library, which comes along with the matrix library, binds the
+ * first thread to one of them as soon as it is loaded, before main, where OMP_PROC_BIND, OMP_PLACES or
+ * GOMP_CPU_AFFINITY say so; they are meant for its own threads, of which there are none here. */
 #ifndef PENSTOCK_BASE_BINDING_H
 #define PENSTOCK_BASE_BINDING_H
 

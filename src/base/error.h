@@ -1,9 +1,9 @@
 /* Errors that a good run can meet: a status to return and one message for the user.
  *
  * A function that can fail returns a status. On failure it has recorded one message with error_raise; callers pass the
- * status up unchanged, and only the command at the top prints error_text(), once. The message says what is wrong, where,
- * and how to repair it. CHECK is for what cannot happen unless the program or the machine is broken: it prints rank and
- * place and ends the whole job.
+ * status up unchanged, and only the command at the top prints error_text(), once. The message says what is wrong,
+ * where, and how to repair it. CHECK is for what cannot happen unless the program or the machine is broken: it prints
+ * rank and place and ends the whole job.
  */
 #ifndef PENSTOCK_BASE_ERROR_H
 #define PENSTOCK_BASE_ERROR_H

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 
-/* MPICH 4.0 has a frame of some 130 kB in MPI_Init, and kernels keep tiles on the stack: 920 kB for heads of 256. MPI and
- * a run of few ranks have 34 files open at once; a blend of token files, spill files and more ranks on the node take more.
- * UCX shares memory in files of 4 MiB. */
+/* MPICH 4.0 has a frame of some 130 kB in MPI_Init, and kernels keep tiles on the stack: 920 kB for heads of 256. MPI
+ * and a run of few ranks have 34 files open at once; a blend of token files, spill files and more ranks on the node
+ * take more. UCX shares memory in files of 4 MiB. */
 static const struct limit {
   int resource, number; /* number: the error of who meets it, 0: there is none */
   const char *option, *unit, *what;

@@ -1,8 +1,8 @@
 /* Threads of one rank: a fixed set of workers that run numbered tasks.
  *
- * Which thread runs a task is not fixed, so a task's result may depend on its number only: kernels cut work into tasks by
- * shape alone, and each task writes its own part of the output. Workers sleep when idle (after a short spin), so that
- * waiting ranks leave the cores to others. One thread at a time may call pool_run; tasks may not call it.
+ * Which thread runs a task is not fixed, so a task's result may depend on its number only: kernels cut work into tasks
+ * by shape alone, and each task writes its own part of the output. Workers sleep when idle (after a short spin), so
+ * that waiting ranks leave the cores to others. One thread at a time may call pool_run; tasks may not call it.
  */
 #ifndef PENSTOCK_BASE_POOL_H
 #define PENSTOCK_BASE_POOL_H

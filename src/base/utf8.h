@@ -11,8 +11,8 @@
 /* The mark that some programs put before a text. */
 #define UTF8_MARK "\xef\xbb\xbf"
 
-/* Bytes of the character at text[0], of `left` bytes; 0 when it is none (surrogates and longer forms than needed are none),
- * or cut off by the end. */
+/* Bytes of the character at text[0], of `left` bytes; 0 when it is none (surrogates and longer forms than needed are
+ * none), or cut off by the end. */
 size_t utf8_measure(const uint8_t *text, size_t left);
 
 #endif

@@ -21,8 +21,8 @@ struct command {
   enum cmd_kind
       kind; /* under a launcher, a command that is one process runs on rank 0 and the other ranks end at once */
   const char *arguments, *summary;
-  /* argv[0] is the command's name. Returns the exit code, the same on every rank. A command that starts MPI also ends it.
-   * A message still recorded in the error module on return is printed by cmd_main, on rank 0. */
+  /* argv[0] is the command's name. Returns the exit code, the same on every rank. A command that starts MPI also ends
+   * it. A message still recorded in the error module on return is printed by cmd_main, on rank 0. */
   int (*run)(int argc, char **argv);
 };
 
@@ -33,11 +33,13 @@ CMD_LIST(CMD_DECLARE)
 /* Row by name, or NULL. */
 const struct command *cmd_find(const char *name);
 
-/* STATUS_FAILED when something that was printed on standard output has not arrived there (a full disk, a closed pipe). What a
- * run says is in its log file too, and not lost then. A command on several ranks lets them agree on it; else cmd_main asks. */
+/* STATUS_FAILED when something that was printed on standard output has not arrived there (a full disk, a closed pipe).
+ * What a run says is in its log file too, and not lost then. A command on several ranks lets them agree on it; else
+ * cmd_main asks. */
 int cmd_check_output(void);
 
-/* The whole program: finds the command of a command line and runs it, or prints help or version. Returns the exit code. */
+/* The whole program: finds the command of a command line and runs it, or prints help or version. Returns the exit code.
+ */
 int cmd_main(int argc, char **argv);
 
 #endif

@@ -24,8 +24,8 @@ static int parse_iterations(const char *text, int32_t *n) {
   return STATUS_OK;
 }
 
-/* The plan is made: keys of what it was made from are taken, but change nothing, and who gives one should know. run.folder is
- * where a profile is looked for. */
+/* The plan is made: keys of what it was made from are taken, but change nothing, and who gives one should know.
+ * run.folder is where a profile is looked for. */
 static void warn_idle(const struct option_list *overrides) {
   static const char *const acting[] = {"cost.", "device.", "run.folder="};
   for (int i = 0; i < overrides->n; i++) {

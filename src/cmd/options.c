@@ -19,7 +19,8 @@ static void print_help(const char *name, const struct option_spec *specs) {
   printf("  %-24s %s\n", "--help", "prints this");
 }
 
-/* The row of an argument: "--name", "--name=value", or "-Xvalue" for a one-letter option; *value is what is attached. */
+/* The row of an argument: "--name", "--name=value", or "-Xvalue" for a one-letter option; *value is what is attached.
+ */
 static const struct option_spec *find_spec(const struct option_spec *specs, const char *text, const char **value) {
   for (const struct option_spec *spec = specs; spec->name; spec++) {
     size_t n = strlen(spec->name);

@@ -43,8 +43,8 @@ struct comm {
 #define COMM_MPI(call) comm_check_mpi((call), #call)
 void comm_check_mpi(int code, const char *call);
 
-/* Point to point on any communicator; comm_test and comm_wait end it. A synchronous send is complete only when its receive
- * has begun. */
+/* Point to point on any communicator; comm_test and comm_wait end it. A synchronous send is complete only when its
+ * receive has begun. */
 enum comm_post_kind { COMM_RECEIVE, COMM_SEND, COMM_SEND_SYNC };
 struct comm_request *comm_post(struct comm *comm, MPI_Comm where, enum comm_post_kind kind, int peer, int tag,
                                void *data, int64_t bytes);

@@ -88,8 +88,8 @@ int64_t topo_read_memory(const char *root) {
 
 /* ---- cores ---- */
 
-/* OS numbers of the first hardware thread in `mask` of each core; owned by the caller. Where the system does not say which
- * threads share a core, each has its own. */
+/* OS numbers of the first hardware thread in `mask` of each core; owned by the caller. Where the system does not say
+ * which threads share a core, each has its own. */
 static int *list_cores(hwloc_const_bitmap_t mask, int *n) {
   int *cores = MEM_NEW(int, hwloc_bitmap_weight(mask) + 1);
   hwloc_bitmap_t left = hwloc_bitmap_dup(mask), core = hwloc_bitmap_alloc();
@@ -107,7 +107,8 @@ static int *list_cores(hwloc_const_bitmap_t mask, int *n) {
   return cores;
 }
 
-/* Of the ranks on this node: how many have exactly this rank's mask, this one's place among them, and all masks in one. */
+/* Of the ranks on this node: how many have exactly this rank's mask, this one's place among them, and all masks in one.
+ */
 struct sharing {
   int n_same, place;
   hwloc_bitmap_t together;
@@ -153,8 +154,9 @@ static void share_cores(struct comm *comm, hwloc_const_bitmap_t mask, struct top
   hwloc_bitmap_free(sharing.together);
 }
 
-/* The hardware threads that this thread, the main one, may run on: by its binding, within what its group is allowed. Owned by
- * the caller, empty on failure. Threads that MPI has started are not looked at: they may be bound elsewhere. */
+/* The hardware threads that this thread, the main one, may run on: by its binding, within what its group is allowed.
+ * Owned by the caller, empty on failure. Threads that MPI has started are not looked at: they may be bound elsewhere.
+ */
 static hwloc_bitmap_t find_mask(void) {
   hwloc_bitmap_t mask = hwloc_bitmap_alloc();
   for (int most = CPU_SETSIZE; most <= 1 << 20; most *= 2) { /* EINVAL: this system has more */

@@ -1,11 +1,11 @@
-/* How it decides. A rank that has waited for half the timeout asks all others, again and again, how long they have waited
- * themselves. From 0.95 of the timeout on it judges: a rank that has not answered for 0.4 of it is silent; when all answer
- * and each has waited for long, nothing moves; in both cases the job ends. While some rank works, the wait goes on. Since
- * a rank's last progress no more than the timeout passes before the verdict. A rank that is asked by a lower one leaves
- * the asking to it, so one rank judges.
+/* How it decides. A rank that has waited for half the timeout asks all others, again and again, how long they have
+ * waited themselves. From 0.95 of the timeout on it judges: a rank that has not answered for 0.4 of it is silent; when
+ * all answer and each has waited for long, nothing moves; in both cases the job ends. While some rank works, the wait
+ * goes on. Since a rank's last progress no more than the timeout passes before the verdict. A rank that is asked by a
+ * lower one leaves the asking to it, so one rank judges.
  *
- * Messages to a rank that is stopped or dead may never complete: nothing here waits for one. What silent ranks did last is
- * read from memory that the ranks of a node share, on other nodes by their neighbours.
+ * Messages to a rank that is stopped or dead may never complete: nothing here waits for one. What silent ranks did last
+ * is read from memory that the ranks of a node share, on other nodes by their neighbours.
  */
 #include "comm/watchdog.h"
 
@@ -42,8 +42,8 @@ enum { TEXT_BYTES = 4096, HEADLINE_BYTES = 1024, SENTENCE_BYTES = 512, SILENT_LI
 
 enum notice { NOTICE_ASK = 1, NOTICE_ANSWER, NOTICE_VERDICT, NOTICE_SAID, NOTICE_DONE };
 
-/* Where a rank is. Written by it alone; others read it from shared memory as it happens to be, which is good enough for a
- * message to people. */
+/* Where a rank is. Written by it alone; others read it from shared memory as it happens to be, which is good enough for
+ * a message to people. */
 struct place {
   int64_t step; /* -1 before the first note */
   int64_t pid;
@@ -148,7 +148,8 @@ void watchdog_note(struct comm *comm, int64_t step, const char *node) {
 
 /* ---- messages ---- */
 
-/* False while an earlier notice is on its way. An error is the other rank's end, which is what we are about to find out. */
+/* False while an earlier notice is on its way. An error is the other rank's end, which is what we are about to find
+ * out. */
 static bool is_free(MPI_Request *request) {
   int done = 1;
   if (*request == MPI_REQUEST_NULL) return true;

@@ -81,7 +81,8 @@ static int put_speeds(struct cost *cost, const struct params *params) {
   return STATUS_OK;
 }
 
-/* Keys of sources that were not chosen: given beside a plan that was made with another, they look as if they did something. */
+/* Keys of sources that were not chosen: given beside a plan that was made with another, they look as if they did
+ * something. */
 static void note_idle_keys(const struct params *params, char **notes) {
   static const struct {
     enum param_id key;

@@ -1,5 +1,5 @@
-/* Times counted from the ops: a roofline for a device of the data sheets. An op takes the longer of its operations at the
- * rate that products of its size reach and of its bytes at the memory's rate, and a start of its own.
+/* Times counted from the ops: a roofline for a device of the data sheets. An op takes the longer of its operations at
+ * the rate that products of its size reach and of its bytes at the memory's rate, and a start of its own.
  */
 #include "cost/cost_source.h"
 
@@ -20,10 +20,11 @@ struct preset {
   int64_t eager_bytes;
 };
 
-/* Peaks, memory and links are those that the makers publish: the data sheets of A100 (PCIe Gen4 and NVLink 3: 600 GB/s both
- * ways), A800 (400), H100 SXM and H200 (NVLink 4: 900), H800 (400); across nodes one InfiniBand port a GPU, HDR 200 and NDR
- * 400 Gbit/s; the host behind PCIe Gen4 or Gen5 x16; a disk is one NVMe drive. fp32 is that of the vector units, bf16 that of the matrix units without sparsity; a core is taken to have no more for bf16. The cpu row is
- * one core with two 256-bit multiply-adds a cycle at 3 GHz and its part of a server's memory channels; its links are shared
+/* Peaks, memory and links are those that the makers publish: the data sheets of A100 (PCIe Gen4 and NVLink 3: 600 GB/s
+ * both ways), A800 (400), H100 SXM and H200 (NVLink 4: 900), H800 (400); across nodes one InfiniBand port a GPU, HDR
+ * 200 and NDR 400 Gbit/s; the host behind PCIe Gen4 or Gen5 x16; a disk is one NVMe drive. fp32 is that of the vector
+ * units, bf16 that of the matrix units without sparsity; a core is taken to have no more for bf16. The cpu row is one
+ * core with two 256-bit multiply-adds a cycle at 3 GHz and its part of a server's memory channels; its links are shared
  * memory and a 100 Gbit/s port. Starts, latencies and half_flops are of the usual size of such systems: a profile says
  * better. */
 #define GB 1e9

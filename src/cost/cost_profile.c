@@ -1,6 +1,6 @@
-/* Times that were measured: ops, updates and the norm by the lines of cost_fit.h through the profile's points, links by least
- * squares. What the profile lacks the preset gives, brought to the level of what is there, and both the notes and the
- * source's text say so.
+/* Times that were measured: ops, updates and the norm by the lines of cost_fit.h through the profile's points, links by
+ * least squares. What the profile lacks the preset gives, brought to the level of what is there, and both the notes and
+ * the source's text say so.
  */
 #include "cost/cost_fit.h"
 #include "cost/cost_source.h"
@@ -256,8 +256,9 @@ static bool take_way(const struct profile *profile, enum profile_copy_kind kind,
   return n > 0;
 }
 
-/* A step that moves blocks moves them both ways at once: that is the rate of the host's link where it was measured. They
- * matter to plans that move blocks alone, so that what they lack is noted, but no reason to call all times guessed. */
+/* A step that moves blocks moves them both ways at once: that is the rate of the host's link where it was measured.
+ * They matter to plans that move blocks alone, so that what they lack is noted, but no reason to call all times
+ * guessed. */
 static void take_copies(struct cost *cost, const struct params *params, const struct profile *profile, const char *path,
                         char **notes) {
   bool host = take_way(profile, PROFILE_COPY_BOTH, &cost->host) || take_way(profile, PROFILE_COPY_OUT, &cost->host) ||

@@ -53,8 +53,8 @@ extern const struct cost_source cost_uniform, cost_table, cost_preset, cost_prof
 
 /* Adds a line; *notes is owned by the caller. */
 void cost_add_note(char **notes, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Values by rank of a time of cost.uniform in seconds, NULL when it is not given; owned by the caller. A list that is not as
- * long as the ranks is STATUS_MISTAKE. */
+/* Values by rank of a time of cost.uniform in seconds, NULL when it is not given; owned by the caller. A list that is
+ * not as long as the ranks is STATUS_MISTAKE. */
 int cost_spread_time(const struct cost *cost, const struct params *params, enum params_time time, double **seconds);
 /* The key of a time as in the deck. */
 const char *cost_get_time_name(enum params_time time);

@@ -1,5 +1,5 @@
-/* Times by hand, the same for every layer of a block. A value is the time of a rank's share in an even split, so a layer
- * costs value x ranks / layers; a list gives the shares themselves, of which a rank's layers have equal parts.
+/* Times by hand, the same for every layer of a block. A value is the time of a rank's share in an even split, so a
+ * layer costs value x ranks / layers; a list gives the shares themselves, of which a rank's layers have equal parts.
  */
 #include "cost/cost_source.h"
 

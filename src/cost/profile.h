@@ -1,7 +1,7 @@
 /* What `penstock profile` measured of a device, as data: filled in by profile/profile_measure.h, kept in profile.h5 by
- * record/profile_file.h, priced by cost_profile.c. Seconds are those of one rank while all ranks of its node measure the same
- * at once, medians over repetitions, those of ops brought to the level of the medians of whole passes; of several ranks those
- * of the one that took longest for the whole point.
+ * record/profile_file.h, priced by cost_profile.c. Seconds are those of one rank while all ranks of its node measure
+ * the same at once, medians over repetitions, those of ops brought to the level of the medians of whole passes; of
+ * several ranks those of the one that took longest for the whole point.
  */
 #ifndef PENSTOCK_COST_PROFILE_H
 #define PENSTOCK_COST_PROFILE_H
@@ -14,8 +14,9 @@
 enum profile_counter { PROFILE_COUNTERS(X) PROFILE_COUNTER_COUNT };
 #undef X
 
-/* One op of one kind of layer in one pass, for a micro-batch of rows x length tokens. All ops of a layer are there in all
- * passes, also where an op has nothing to do but be called: the times of a pass sum to those of the node that runs it. */
+/* One op of one kind of layer in one pass, for a micro-batch of rows x length tokens. All ops of a layer are there in
+ * all passes, also where an op has nothing to do but be called: the times of a pass sum to those of the node that runs
+ * it. */
 struct profile_op {
   enum layer_kind layer;
   int op; /* row of the layer's op table */
@@ -26,8 +27,8 @@ struct profile_op {
   double counters[PROFILE_COUNTER_COUNT]; /* of one call; NaN where the machine gives none */
 };
 
-/* A pass over the parameters of one layer: update, its share of the norm, and completing the gradient of a tied table of
- * `floats` from its two uses (once a step, on each rank that holds a copy; part of the norm). */
+/* A pass over the parameters of one layer: update, its share of the norm, and completing the gradient of a tied table
+ * of `floats` from its two uses (once a step, on each rank that holds a copy; part of the norm). */
 enum profile_sweep_kind { PROFILE_UPDATE, PROFILE_NORM, PROFILE_TIE };
 #define PROFILE_SWEEP_NAMES "update", "norm", "tie"
 struct profile_sweep {
@@ -53,7 +54,8 @@ struct profile_copy {
   double seconds;
 };
 
-/* The tables of a profile, each rows of one struct (X: member, struct). What is done with every table follows this list. */
+/* The tables of a profile, each rows of one struct (X: member, struct). What is done with every table follows this
+ * list. */
 #define PROFILE_TABLES(X)                                                                                              \
   X(ops, struct profile_op)                                                                                            \
   X(sweeps, struct profile_sweep)                                                                                      \
@@ -61,8 +63,9 @@ struct profile_copy {
   X(copies, struct profile_copy)
 
 struct profile {
-  /* What the times hold for. device: backend, processor, threads, precision, ranks a node; model: what of a model makes its
-   * ops (kinds, widths, vocabulary), not how many layers it has. Texts that a person can read; equal texts, equal times. */
+  /* What the times hold for. device: backend, processor, threads, precision, ranks a node; model: what of a model makes
+   * its ops (kinds, widths, vocabulary), not how many layers it has. Texts that a person can read; equal texts, equal
+   * times. */
   char *device, *model;
   char *op_names; /* model_format_names, for readers of the file; NULL: not known */
   char date[32];  /* when it was last measured, UTC */

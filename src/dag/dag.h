@@ -1,38 +1,37 @@
 /* The task graph: what simulator and executor both consume, and the table that plan.h5 and trace.h5 store.
  *
- * One node is one action of one rank on one stream. Every edge is finish to start; nodes of one stream do not overlap and
- * go in `position` order. A transfer fills its SF (SB, ST) on the sender's send stream; its RF ends with it. Blocks go over the
- * copy streams, so that no message waits behind one of them.
+ * One node is one action of one rank on one stream. Every edge is finish to start; nodes of one stream do not overlap
+ * and go in `position` order. A transfer fills its SF (SB, ST) on the sender's send stream; its RF ends with it. Blocks
+ * go over the copy streams, so that no message waits behind one of them.
  *
- * What consumers must respect: the edges in_offset, and the order of each stream. What the compute order gives already (a
- * stage's F before its B, I before W, U after all of them) is not stored again as edges, except the last weight pass of a
- * layer -> its U. Stored are
- *   data      F(s,i) -> SF -> RF -> F(s+1,i) and B or I(s+1,i) -> SB -> RB -> B or I(s,i); producer -> consumer where both
- *             stages share a rank; the last weight pass of embedding and head -> ST -> RT where they share none
- *             (B or I: or the R before it, which waits for the gradient too unless plan->recompute_early)
+ * What consumers must respect: the edges in_offset, and the order of each stream. What the compute order gives already
+ * (a stage's F before its B, I before W, U after all of them) is not stored again as edges, except the last weight pass
+ * of a layer -> its U. Stored are data      F(s,i) -> SF -> RF -> F(s+1,i) and B or I(s+1,i) -> SB -> RB -> B or
+ * I(s,i); producer -> consumer where both stages share a rank; the last weight pass of embedding and head -> ST -> RT
+ * where they share none (B or I: or the R before it, which waits for the gradient too unless plan->recompute_early)
  *   receiving compute node k-2 -> RF (RB) when node k consumes it: its buffer exists from the start of node k-1
  *   sending   SF (SB) -> a later compute node of the sender, where nothing else bounds the life of the sent buffer
- *   blocks    of moves (plan.h): compute node out_start -> ES -> ER -> LS -> LR (or EV -> LD, or EV -> SW -> SR -> LD) -> the
- *             block's R, B or I. Memory given back at the end of a node by what has to be gone: ES, EV, LS, SW -> the compute
- *             node after, and all else that takes memory with it. Memory taken with the start of a node: the node before ->
+ *   blocks    of moves (plan.h): compute node out_start -> ES -> ER -> LS -> LR (or EV -> LD, or EV -> SW -> SR -> LD)
+ * -> the block's R, B or I. Memory given back at the end of a node by what has to be gone: ES, EV, LS, SW -> the
+ * compute node after, and all else that takes memory with it. Memory taken with the start of a node: the node before ->
  *             LR, ER, EV, LD, SR
  *   updates   RT and ST -> the U of their layer; with clip N -> each U of its rank
- *   norm      with clip the last pass of every rank (and RT, ST), without clip its last U -> N of its own rank and N of rank 0;
- *             N of rank 0 -> N of every other rank. So all ranks meet with some 3p edges: no N ends before every gradient of
- *             every rank is complete. A collective does the same by itself: it needs the edges of its own rank only.
+ *   norm      with clip the last pass of every rank (and RT, ST), without clip its last U -> N of its own rank and N of
+ * rank 0; N of rank 0 -> N of every other rank. So all ranks meet with some 3p edges: no N ends before every gradient
+ * of every rank is complete. A collective does the same by itself: it needs the edges of its own rank only.
  *
  * Memory. Every device allocation is a row of the buffer table: allocated when compute node `alloc` starts, freed when
- * compute node `release` ends, both on the buffer's rank, so that the bytes in use follow from each rank's compute order
- * alone and not from how fast messages travel. device_alloc and device_free of a node are the sums over its buffers. A
- * receive is posted one compute node ahead of its consumer: its buffer is charged to the start of the consumer's
- * predecessor in the rank's compute order (of the consumer itself when it is the first), and the edge to the receive comes
- * from the node before that. A sent buffer is freed at the end of the first compute node that starts after the receiver has
- * provably finished with the message: the first consumer of a message that the receiver sends back after consuming it.
- * Where there is none, it is the tail of a step, in which backwards free more than they send: `release` is the last compute
- * node of the rank, and the buffer is freed when the rank's streams have drained after it. Forwards alone have no such tail:
- * there an edge from the send bounds it, to the second next compute node of the sender, or the first one after that which
- * comes later than the message in the linear extension of dag_order_messages (an edge to an earlier one could close a
- * cycle).
+ * compute node `release` ends, both on the buffer's rank, so that the bytes in use follow from each rank's compute
+ * order alone and not from how fast messages travel. device_alloc and device_free of a node are the sums over its
+ * buffers. A receive is posted one compute node ahead of its consumer: its buffer is charged to the start of the
+ * consumer's predecessor in the rank's compute order (of the consumer itself when it is the first), and the edge to the
+ * receive comes from the node before that. A sent buffer is freed at the end of the first compute node that starts
+ * after the receiver has provably finished with the message: the first consumer of a message that the receiver sends
+ * back after consuming it. Where there is none, it is the tail of a step, in which backwards free more than they send:
+ * `release` is the last compute node of the rank, and the buffer is freed when the rank's streams have drained after
+ * it. Forwards alone have no such tail: there an edge from the send bounds it, to the second next compute node of the
+ * sender, or the first one after that which comes later than the message in the linear extension of dag_order_messages
+ * (an edge to an earlier one could close a cycle).
  */
 #ifndef PENSTOCK_DAG_DAG_H
 #define PENSTOCK_DAG_DAG_H
@@ -95,9 +94,8 @@ struct dag {
   int32_t *edge_from, *edge_to; /* sorted by `to` */
   int64_t *in_offset;           /* [n_nodes+1] into the edges */
   int32_t *match;               /* [n_nodes] the other end of a message, else -1 */
-  int32_t
-      *sequence; /* [n_nodes] a linear extension of edges and streams together: a receive directly after its send, the
-                        norms of all ranks side by side */
+  int32_t *sequence; /* [n_nodes] a linear extension of edges and streams together: a receive directly after its send,
+                        the norms of all ranks side by side */
   int64_t n_buffers;
   struct dag_buffer *buffers; /* sorted by rank, then alloc */
   int64_t *buffer_offset;     /* [n_ranks+1] */
@@ -109,19 +107,20 @@ int dag_build(const struct plan *plan, const struct model *model, struct dag **d
 void dag_destroy(struct dag **dag);
 
 /* dag_order.c: puts the nodes of every rank's send and receive streams in the order of one linear extension of compute
- * nodes and messages, each message being one node: key (longest path from the start, topological index). Smallest first, no
- * blocking message waits for a later one. Passes are as long as the plan's pace says. place[n_nodes] receives every node's
- * place in the extension (both ends of a message the same). Called by dag_build. STATUS_FAILED names a cycle when there is no
- * such order. */
+ * nodes and messages, each message being one node: key (longest path from the start, topological index). Smallest
+ * first, no blocking message waits for a later one. Passes are as long as the plan's pace says. place[n_nodes] receives
+ * every node's place in the extension (both ends of a message the same). Called by dag_build. STATUS_FAILED names a
+ * cycle when there is no such order. */
 int dag_order_messages(struct dag *dag, const struct plan *plan, int32_t *place);
 
 /* dag_check.c: the rules a graph must pass before it is broadcast; STATUS_FAILED with rank, node and reason.
  * Every send has its receive: same bytes, same pair. */
 int dag_check_messages(const struct dag *dag);
-/* No cycle, even with every message a blocking rendezvous in stream order, N one collective, and each ordered pair of ranks
- * one FIFO. */
+/* No cycle, even with every message a blocking rendezvous in stream order, N one collective, and each ordered pair of
+ * ranks one FIFO. */
 int dag_check_deadlock(const struct dag *dag);
-/* Each layer has one update on its rank; gradients (of all ranks, with clip) complete before it; N follows every gradient. */
+/* Each layer has one update on its rank; gradients (of all ranks, with clip) complete before it; N follows every
+ * gradient. */
 int dag_check_updates(const struct dag *dag, const struct plan *plan);
 /* Peak <= limit on every rank: STATUS_MISTAKE with rank, node, bytes over. */
 int dag_check_memory(const struct dag *dag, const struct plan *plan);
@@ -130,8 +129,9 @@ int dag_check_moves(const struct dag *dag, const struct plan *plan);
 /* All of them. */
 int dag_check(const struct dag *dag, const struct plan *plan);
 
-/* The block of a stage and micro-batch as it moves: its buffers in this order (hidden state that enters the stage, kept until
- * the input pass, until the weight pass), 0 bytes where there is none. What keeps it has them one after the other. */
+/* The block of a stage and micro-batch as it moves: its buffers in this order (hidden state that enters the stage, kept
+ * until the input pass, until the weight pass), 0 bytes where there is none. What keeps it has them one after the
+ * other. */
 enum { DAG_BLOCK_PARTS = 3 };
 extern const enum buffer_kind dag_block_kinds[DAG_BLOCK_PARTS];
 /* Returns the sum. */

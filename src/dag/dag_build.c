@@ -1,5 +1,5 @@
-/* Plan -> graph: nodes, edges, the order of messages, memory. Linear in the number of nodes, but for a binary search here and
- * there. */
+/* Plan -> graph: nodes, edges, the order of messages, memory. Linear in the number of nodes, but for a binary search
+ * here and there. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "dag/dag_builder.h"

@@ -67,8 +67,8 @@ static inline int64_t dag_builder_get_block(const struct dag_builder *b, int32_t
   return sum;
 }
 
-/* dag_nodes.c: shapes, nodes, look-up tables and streams (send and receive in no particular order yet). STATUS_FAILED when
- * there are more nodes than an id can count. */
+/* dag_nodes.c: shapes, nodes, look-up tables and streams (send and receive in no particular order yet). STATUS_FAILED
+ * when there are more nodes than an id can count. */
 int dag_nodes_make(struct dag_builder *b);
 
 /* The first compute node that needs what a stage keeps of a micro-batch. */
@@ -87,8 +87,8 @@ void dag_edges_add(struct dag_builder *b, int32_t from, int32_t to);
 /* Puts the edges so far into the graph, sorted by `to`; may be called again after adding more. */
 void dag_edges_sort(struct dag_builder *b);
 
-/* dag_release.c: release[v] of each SF and SB: the compute node at whose end the sent buffer is freed. Adds the edges that
- * this needs. place[]: of dag_order_messages. */
+/* dag_release.c: release[v] of each SF and SB: the compute node at whose end the sent buffer is freed. Adds the edges
+ * that this needs. place[]: of dag_order_messages. */
 void dag_release_sent(struct dag_builder *b, const int32_t *place, int32_t *release);
 
 /* dag_memory.c: the buffer table, its sums on the nodes, the static bytes. */

@@ -51,7 +51,8 @@ int dag_check_messages(const struct dag *dag) {
   return STATUS_OK;
 }
 
-/* The receives of a stream of each rank take the messages of each sender in the order in which that sender's stream has them. */
+/* The receives of a stream of each rank take the messages of each sender in the order in which that sender's stream has
+ * them. */
 static int check_fifo(const struct dag *dag, enum stream stream) {
   int32_t *last = MEM_NEW(int32_t, dag->n_ranks); /* of each sender: position of the message received last, plus 1 */
   int status = STATUS_OK;
@@ -165,7 +166,8 @@ static int check_norm(const struct dag *dag, const struct gradients *g, int32_t 
   return STATUS_OK;
 }
 
-/* With clip, the other use's gradient of a tied weight comes before the norm of rank 0 and of the rank that receives it. */
+/* With clip, the other use's gradient of a tied weight comes before the norm of rank 0 and of the rank that receives
+ * it. */
 static int check_norm_of_tie(const struct dag *dag, const struct gradients *g, int32_t receive) {
   int32_t norms[2] = {g->norm[0], g->norm[dag->nodes[receive].rank]};
   for (int k = 0; k < 2; k++)

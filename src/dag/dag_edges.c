@@ -83,7 +83,8 @@ static void connect_ties(struct dag_builder *b) {
     if (b->ties[i].send[0] >= 0) connect_tie(b, &b->model->ties[i], &b->ties[i]);
 }
 
-/* All ranks meet in rank 0's norm, and leave from it. What comes last on a rank's compute stream stands for all before. */
+/* All ranks meet in rank 0's norm, and leave from it. What comes last on a rank's compute stream stands for all before.
+ */
 static void connect_norms(struct dag_builder *b) {
   const struct dag *dag = b->dag;
   for (int32_t r = 0; r < dag->n_ranks; r++) {

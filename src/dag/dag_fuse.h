@@ -1,5 +1,5 @@
-/* The graph as blocking communication sees it: the two ends of a message are one node, the N of all ranks are one node, and
- * streams go in order. Ordering and the deadlock check both walk this.
+/* The graph as blocking communication sees it: the two ends of a message are one node, the N of all ranks are one node,
+ * and streams go in order. Ordering and the deadlock check both walk this.
  */
 #ifndef PENSTOCK_DAG_DAG_FUSE_H
 #define PENSTOCK_DAG_DAG_FUSE_H

@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "dag/dag_fuse.h"
 
-/* A full backward is its two passes; messages take no time. Lengths only need to put what is needed first first; any give a
- * correct order. */
+/* A full backward is its two passes; messages take no time. Lengths only need to put what is needed first first; any
+ * give a correct order. */
 static int64_t get_length(const struct plan *plan, const struct dag_node *node) {
   static const struct plan_pace usual = {.forward = 1, .input = 1, .weight = 1};
   if (node->kind > NODE_W) return 0;
@@ -45,7 +45,8 @@ static void place_leaders(const int32_t *order, int32_t n, const int64_t *start,
   mem_free(count);
 }
 
-/* Streams but compute, and the sequence of all nodes, in the order of places. by_place[] is the leaders' inverse of place[]. */
+/* Streams but compute, and the sequence of all nodes, in the order of places. by_place[] is the leaders' inverse of
+ * place[]. */
 static void fill_streams(struct dag *dag, const struct dag_fused *fused, const int32_t *by_place) {
   int32_t *used = MEM_NEW(int32_t, dag->n_ranks * (int64_t)STREAM_COUNT);
   int32_t *next_norm = MEM_NEW(int32_t, dag->n_nodes); /* the N of all ranks as a list that starts at their leader */

@@ -1,8 +1,9 @@
-/* When a sent buffer may go: once the receiver has provably finished with it, which a later message from the receiver tells.
+/* When a sent buffer may go: once the receiver has provably finished with it, which a later message from the receiver
+ * tells.
  *
- * For each pair of ranks and direction, messages are listed in the order in which they are produced. A message consumed at
- * position c of the receiver is finished with when any message that the receiver produces at c or later has come back; of
- * those, the one that the sender consumes first counts.
+ * For each pair of ranks and direction, messages are listed in the order in which they are produced. A message consumed
+ * at position c of the receiver is finished with when any message that the receiver produces at c or later has come
+ * back; of those, the one that the sender consumes first counts.
  */
 #include <stdlib.h>
 
@@ -115,8 +116,8 @@ static int32_t find_reply(const struct dag_builder *b, const struct lists *lists
   return low < end ? lists->earliest[low] : -1;
 }
 
-/* No reply: the rank's last node. In training that is the tail of a step, where backwards free more than what is sent, and
- * nobody waits; forwards alone would pile up, so there a node soon after has to wait for the send. */
+/* No reply: the rank's last node. In training that is the tail of a step, where backwards free more than what is sent,
+ * and nobody waits; forwards alone would pile up, so there a node soon after has to wait for the send. */
 static int32_t bound_send(struct dag_builder *b, const int32_t *place, int32_t send) {
   const struct dag *dag = b->dag;
   int32_t rank = dag->nodes[send].rank, first = dag->rank_offset[rank];

@@ -1,6 +1,6 @@
-/* Where messages and copies of a rank go over one link (PCIe), each takes what the other leaves of it. Both are many and short
- * against a step, so that shares on the average are what they come to; a share moment by moment would also depend on what
- * other ranks do at that moment, and a rank of the timed device could not know it.
+/* Where messages and copies of a rank go over one link (PCIe), each takes what the other leaves of it. Both are many
+ * and short against a step, so that shares on the average are what they come to; a share moment by moment would also
+ * depend on what other ranks do at that moment, and a rank of the timed device could not know it.
  */
 #include "dag/dag_price.h"
 

@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-/* Splits `total` into share[n] in proportion to weight[n] (>= 0, not all 0) by largest remainder: whole numbers that sum
- * to total, each within 1 of its exact share; of equal remainders the earlier file's counts more. A positive weight gets
- * at least one where total >= n (taken from the largest share). */
+/* Splits `total` into share[n] in proportion to weight[n] (>= 0, not all 0) by largest remainder: whole numbers that
+ * sum to total, each within 1 of its exact share; of equal remainders the earlier file's counts more. A positive weight
+ * gets at least one where total >= n (taken from the largest share). */
 void blend_apportion(int64_t total, int n, const double *weight, int64_t *share);
 
 /* The draw at `place` (0 <= place < sum of share) when the files take turns as evenly as their shares allow: draw j of

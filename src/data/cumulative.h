@@ -1,6 +1,6 @@
-/* Running sums over very many items (lengths of sequences, rows of documents) in little memory: every 256th sum is kept,
- * the items between are asked for again. The i-th sum and the item that holds a position cost a binary search and at
- * most 256 item sizes.
+/* Running sums over very many items (lengths of sequences, rows of documents) in little memory: every 256th sum is
+ * kept, the items between are asked for again. The i-th sum and the item that holds a position cost a binary search and
+ * at most 256 item sizes.
  */
 #ifndef PENSTOCK_DATA_CUMULATIVE_H
 #define PENSTOCK_DATA_CUMULATIVE_H

@@ -1,15 +1,15 @@
 /* Rows to train on, from one or several token files, and which row each sample of a run is.
  *
  * Rows. `fixed`: row i of a file is tokens iT .. iT+T of its stream: T inputs, and for each the next token as label, so
- * that each token is predicted once; what is left at a file's end is shorter than a row and not used. `padded`: a document
- * a row, its inputs all tokens but the last; a longer document becomes rows of at most T+1 tokens that overlap by one; a
- * document of one token is a row without label; empty documents are no rows.
+ * that each token is predicted once; what is left at a file's end is shorter than a row and not used. `padded`: a
+ * document a row, its inputs all tokens but the last; a longer document becomes rows of at most T+1 tokens that overlap
+ * by one; a document of one token is a row without label; empty documents are no rows.
  *
- * Samples are numbered 0, 1, 2, ... over the whole run, E = dataset_count_rows of them an epoch. Without weights an epoch
- * is every row of every file once. With weights it has E rows too, of each file its share; a file's rows are drawn from
- * its own passes, each of which uses every row once, however the epochs fall. Shuffled, each epoch (or pass) has an order
- * of its own; else the order is that of the files, with weights interleaved evenly. All is a function of the seed and the
- * sample's number, not of history, rank, or batch size.
+ * Samples are numbered 0, 1, 2, ... over the whole run, E = dataset_count_rows of them an epoch. Without weights an
+ * epoch is every row of every file once. With weights it has E rows too, of each file its share; a file's rows are
+ * drawn from its own passes, each of which uses every row once, however the epochs fall. Shuffled, each epoch (or pass)
+ * has an order of its own; else the order is that of the files, with weights interleaved evenly. All is a function of
+ * the seed and the sample's number, not of history, rank, or batch size.
  */
 #ifndef PENSTOCK_DATA_DATASET_H
 #define PENSTOCK_DATA_DATASET_H
@@ -24,10 +24,10 @@ enum { DATASET_NO_LABEL = -100 };
 
 struct dataset;
 
-/* Opens and checks the files of a mix (not their ids). Rows and their order are as the deck says: params->data.batching and
- * sequence_length (T), params->run.seed; `shuffle` apart, as what is evaluated keeps its order. `vocab` is the model's
- * vocabulary. Nothing is borrowed beyond the call. STATUS_MISTAKE for a file that is refused, weights that are all 0 or not
- * finite, or when a file has no row to give its share. */
+/* Opens and checks the files of a mix (not their ids). Rows and their order are as the deck says: params->data.batching
+ * and sequence_length (T), params->run.seed; `shuffle` apart, as what is evaluated keeps its order. `vocab` is the
+ * model's vocabulary. Nothing is borrowed beyond the call. STATUS_MISTAKE for a file that is refused, weights that are
+ * all 0 or not finite, or when a file has no row to give its share. */
 int dataset_open(const struct params *params, const struct params_mix *mix, bool shuffle, int64_t vocab,
                  struct dataset **out);
 void dataset_close(struct dataset **dataset);

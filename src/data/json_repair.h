@@ -1,6 +1,6 @@
-/* JSON as some programs write it, made into JSON as the standard has it, for a library that takes no other: NaN and Infinity,
- * numbers beyond a double, halves of surrogate pairs, control characters and bytes of no character in strings, nesting
- * without bound. Every number becomes 0: this is for readers of strings.
+/* JSON as some programs write it, made into JSON as the standard has it, for a library that takes no other: NaN and
+ * Infinity, numbers beyond a double, halves of surrogate pairs, control characters and bytes of no character in
+ * strings, nesting without bound. Every number becomes 0: this is for readers of strings.
  */
 #ifndef PENSTOCK_DATA_JSON_REPAIR_H
 #define PENSTOCK_DATA_JSON_REPAIR_H

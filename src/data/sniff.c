@@ -9,9 +9,9 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-/* Files begin with these bytes, some only at a place further on. `command` writes what is inside to standard output, `%s`
- * being the file; NULL: there is none for all files of the kind. `inside`: format of what comes out; NULL: what the name
- * without its last suffix says. */
+/* Files begin with these bytes, some only at a place further on. `command` writes what is inside to standard output,
+ * `%s` being the file; NULL: there is none for all files of the kind. `inside`: format of what comes out; NULL: what
+ * the name without its last suffix says. */
 struct kind {
   const char *what;
   size_t at, length;

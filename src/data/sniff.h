@@ -9,8 +9,8 @@
 
 enum { SNIFF_BYTES = 512 }; /* of the beginning, which are enough for every kind that is known */
 
-/* STATUS_MISTAKE when the first bytes of a file are those of a known kind that is no text (UTF-8, or another encoding of a byte
- * a character); the message says what it is and which command makes text of it. */
+/* STATUS_MISTAKE when the first bytes of a file are those of a known kind that is no text (UTF-8, or another encoding
+ * of a byte a character); the message says what it is and which command makes text of it. */
 int sniff_refuse_kind(const char *path, const uint8_t *first, size_t bytes);
 
 /* Looks at text as it passes, piece by piece. */

@@ -1,5 +1,5 @@
-/* Bytes of a file, a pipe or standard input, with a look ahead: what a file is can be found out from its beginning and all of
- * it still be read, also where nothing can be read twice. Memory holds what is looked at: a piece, or a line.
+/* Bytes of a file, a pipe or standard input, with a look ahead: what a file is can be found out from its beginning and
+ * all of it still be read, also where nothing can be read twice. Memory holds what is looked at: a piece, or a line.
  */
 #ifndef PENSTOCK_DATA_SOURCE_H
 #define PENSTOCK_DATA_SOURCE_H
@@ -17,8 +17,8 @@ struct source {
   int reason; /* errno of a read that failed, which ends the source */
 };
 
-/* Opens a path; "-" is standard input. STATUS_MISTAKE when it cannot be read, also of a folder. After a failure there is
- * nothing to close. */
+/* Opens a path; "-" is standard input. STATUS_MISTAKE when it cannot be read, also of a folder. After a failure there
+ * is nothing to close. */
 int source_open(const char *path, struct source *source);
 
 /* Closes. STATUS_MISTAKE when reading had failed: what came before the failure was given out as if it were all. */

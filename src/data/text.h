@@ -1,5 +1,5 @@
-/* Text that becomes token documents: whole files, and lines of JSON. Read in pieces, so that memory holds a buffer, or a
- * line, whatever the size of the files.
+/* Text that becomes token documents: whole files, and lines of JSON. Read in pieces, so that memory holds a buffer, or
+ * a line, whatever the size of the files.
  */
 #ifndef PENSTOCK_DATA_TEXT_H
 #define PENSTOCK_DATA_TEXT_H
@@ -37,9 +37,9 @@ struct text_progress {
 /* Whether there is a format of that name. */
 bool text_has_format(const char *name);
 
-/* Writes what a file holds as documents of the built-in tokenizer; "-" is standard input. Compressed files, tables and all
- * else that is no text are refused with what makes text of them. STATUS_MISTAKE names file, and line or byte, of what cannot
- * be read; or the writer's status, or that of `progress`. What is odd but was read is warned of. */
+/* Writes what a file holds as documents of the built-in tokenizer; "-" is standard input. Compressed files, tables and
+ * all else that is no text are refused with what makes text of them. STATUS_MISTAKE names file, and line or byte, of
+ * what cannot be read; or the writer's status, or that of `progress`. What is odd but was read is warned of. */
 int text_write(const char *path, const struct text_request *request, struct tokens_writer *writer,
                struct text_progress *progress);
 

@@ -1,14 +1,14 @@
 /* Token files in Megatron's indexed format: PREFIX.bin holds the token ids of all sequences, PREFIX.idx says where each
  * begins. Little-endian index, byte by byte:
  *
- *   9 bytes "MMIDIDX\0\0"; uint64 version (1); uint8 type code; uint64 S sequences; uint64 D entries of the document index
- *   int32 length[S]        tokens of a sequence
- *   int64 pointer[S]       its byte offset in PREFIX.bin
- *   int64 document[D]      first sequence of each document, and S at the end (D = documents + 1)
- *   int8 mode[S]           only in multimodal files
+ *   9 bytes "MMIDIDX\0\0"; uint64 version (1); uint8 type code; uint64 S sequences; uint64 D entries of the document
+ * index int32 length[S]        tokens of a sequence int64 pointer[S]       its byte offset in PREFIX.bin int64
+ * document[D]      first sequence of each document, and S at the end (D = documents + 1) int8 mode[S]           only in
+ * multimodal files
  *
  * A document is one or more sequences. All its tokens end to end, document after document, are the file's stream. Both
- * files stay open and are read when something is asked for (data/tokens_reader.h); every count and offset is 64 bits wide.
+ * files stay open and are read when something is asked for (data/tokens_reader.h); every count and offset is 64 bits
+ * wide.
  *
  * What is out of order is either refused (the file cannot be read as meant) or tolerated (older tools wrote it and the
  * meaning is plain): tokens_open keeps a note of it, tokens_check lists everything.
@@ -98,16 +98,16 @@ int64_t tokens_get_document_start(const struct tokens *file, int64_t d);
 /* The document that holds a place of the stream; *offset is the token's place in it. */
 int64_t tokens_find_document(const struct tokens *file, int64_t position, int64_t *offset);
 
-/* STATUS_FAILED, naming the file, when the files are no longer those that were opened, or could not be read since: what was
- * got from them, lengths included, may be wrong then. */
+/* STATUS_FAILED, naming the file, when the files are no longer those that were opened, or could not be read since: what
+ * was got from them, lengths included, may be wrong then. */
 int tokens_check_unchanged(const struct tokens *file);
 
 /* Copies tokens position .. position+n-1 of the stream (all within it) to out[n]. Ids are not checked. STATUS_FAILED as
  * from tokens_check_unchanged. */
 int tokens_read(const struct tokens *file, int64_t position, int64_t n, int32_t *out);
 
-/* tokens_edges.c: the ids that begin and end every document and are nowhere else, of documents spread over the file; -1: there
- * is none. */
+/* tokens_edges.c: the ids that begin and end every document and are nowhere else, of documents spread over the file;
+ * -1: there is none. */
 void tokens_find_edges(const struct tokens *file, int32_t *begin, int32_t *end);
 
 /* ---- tokens_check.c, tokens_check_ids.c ---- */
@@ -132,8 +132,8 @@ int64_t tokens_check(const char *prefix, int64_t vocab, tokens_found *found, voi
                      struct tokens_scan *scan);
 
 /* Looks at every id of an open file, at the speed of memory. Ids must be in 0..vocab-1: STATUS_MISTAKE names file,
- * document, position, id and vocabulary of the first that is not. The work can be shared: part p of n (0 <= p < n) looks
- * at the p-th stretch of sequences. */
+ * document, position, id and vocabulary of the first that is not. The work can be shared: part p of n (0 <= p < n)
+ * looks at the p-th stretch of sequences. */
 int tokens_check_vocabulary(const struct tokens *file, int64_t vocab, int part, int n_parts);
 
 /* The message for an id outside the vocabulary at a place of the stream; owned by the caller. */
@@ -143,16 +143,16 @@ char *tokens_describe_id(const struct tokens *file, int64_t position, int64_t id
 
 struct tokens_writer;
 
-/* Begins PREFIX.bin.tmp and PREFIX.idx.tmp; ids are 16 bits wide when `vocab` <= 65536, else 32. Memory does not grow with
- * the text. Returns STATUS_MISTAKE when a file cannot be made there, or another build writes the prefix. */
+/* Begins PREFIX.bin.tmp and PREFIX.idx.tmp; ids are 16 bits wide when `vocab` <= 65536, else 32. Memory does not grow
+ * with the text. Returns STATUS_MISTAKE when a file cannot be made there, or another build writes the prefix. */
 int tokens_write_begin(const char *prefix, int64_t vocab, struct tokens_writer **out);
 /* Appends ids to the current document. STATUS_FAILED when the disk is full or failing, STATUS_MISTAKE for an id outside
  * the vocabulary. After a failure only tokens_write_abandon is allowed. */
 int tokens_write_tokens(struct tokens_writer *writer, const int32_t *ids, int64_t n);
 /* Ends the current document (empty ones are written as they are). */
 int tokens_write_end_document(struct tokens_writer *writer);
-/* Writes the index, syncs, and puts both files into place (data/tokens_pair.h): an older pair stands until the new one is
- * whole. Frees the writer; after a failure the temporary files are gone. */
+/* Writes the index, syncs, and puts both files into place (data/tokens_pair.h): an older pair stands until the new one
+ * is whole. Frees the writer; after a failure the temporary files are gone. */
 int tokens_write_end(struct tokens_writer **writer);
 /* Removes the temporary files and frees the writer; NULL inside is allowed. */
 void tokens_write_abandon(struct tokens_writer **writer);

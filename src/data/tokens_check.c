@@ -138,8 +138,8 @@ static void check_trailing(struct check *check, int64_t extra) {
   }
 }
 
-/* Counts against the file's size, before anything is read or allocated for them. Sets the counts to what the file really
- * holds: *with_lengths when lengths and pointers are all there, *with_documents when the document index is. */
+/* Counts against the file's size, before anything is read or allocated for them. Sets the counts to what the file
+ * really holds: *with_lengths when lengths and pointers are all there, *with_documents when the document index is. */
 static void check_layout(struct check *check, bool *with_lengths, bool *with_documents) {
   struct tokens *file = check->file;
   uint64_t sequences = (uint64_t)tokens_load_int64(tokens_reader_view(file->reader, TOKENS_LENGTHS, 18)),
@@ -167,8 +167,8 @@ static void check_layout(struct check *check, bool *with_lengths, bool *with_doc
   }
 }
 
-/* One sequence against PREFIX.bin; `end` is where the one before it ends, -1 when that cannot be said. Returns where this
- * one ends: one wrong length or pointer is one fault, not a fault of all that follow. */
+/* One sequence against PREFIX.bin; `end` is where the one before it ends, -1 when that cannot be said. Returns where
+ * this one ends: one wrong length or pointer is one fault, not a fault of all that follow. */
 static int64_t check_place(struct check *check, int64_t s, int64_t length, int64_t end) {
   const struct tokens *file = check->file;
   int64_t pointer = tokens_load_pointer(file, s), unit = file->token_bytes;

@@ -1,4 +1,5 @@
-/* Between tokens.c, tokens_check.c and tokens_check_ids.c: opening, and the tables of the index as they lie in the file. */
+/* Between tokens.c, tokens_check.c and tokens_check_ids.c: opening, and the tables of the index as they lie in the
+ * file. */
 #ifndef PENSTOCK_DATA_TOKENS_IMPL_H
 #define PENSTOCK_DATA_TOKENS_IMPL_H
 

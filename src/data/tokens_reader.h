@@ -1,7 +1,7 @@
-/* The bytes of a pair of token files, without mapping them: a file that is cut while it is mapped ends the process with a
- * signal, and one that is read tells. Both files stay open. Of the index small windows are kept, as it may be larger than
- * memory; of the tokens nothing. Reading never fails at once: what cannot be read is zeros, and the first trouble is
- * remembered for tokens_reader_check. Internal to data; a reader belongs to one thread.
+/* The bytes of a pair of token files, without mapping them: a file that is cut while it is mapped ends the process with
+ * a signal, and one that is read tells. Both files stay open. Of the index small windows are kept, as it may be larger
+ * than memory; of the tokens nothing. Reading never fails at once: what cannot be read is zeros, and the first trouble
+ * is remembered for tokens_reader_check. Internal to data; a reader belongs to one thread.
  */
 #ifndef PENSTOCK_DATA_TOKENS_READER_H
 #define PENSTOCK_DATA_TOKENS_READER_H
@@ -40,7 +40,8 @@ void tokens_reader_close(struct tokens_reader **reader);
 /* Reads `bytes` bytes from `at` on, all inside the file as it was opened. False when they are not there any more. */
 bool tokens_reader_fetch(struct tokens_reader *reader, enum tokens_part part, int64_t at, void *out, int64_t bytes);
 
-/* At most 8 bytes of the index, through a table's window; beyond the index they are zeros. Valid until the next call. */
+/* At most 8 bytes of the index, through a table's window; beyond the index they are zeros. Valid until the next call.
+ */
 const uint8_t *tokens_reader_move_window(struct tokens_reader *reader, enum tokens_table table, int64_t at);
 static inline const uint8_t *tokens_reader_view(struct tokens_reader *reader, enum tokens_table table, int64_t at) {
   const struct tokens_window *window = &reader->windows[table];
@@ -48,13 +49,14 @@ static inline const uint8_t *tokens_reader_view(struct tokens_reader *reader, en
   return inside ? window->bytes + (at - window->first) : tokens_reader_move_window(reader, table, at);
 }
 
-/* The fingerprint of both files' content: 64 bits of the whole index, of the sizes, and of the tokens; of more than 32 MiB
- * of these, of 512 blocks that lie evenly in the file, its ends among them. The same for equal content wherever it lies. */
+/* The fingerprint of both files' content: 64 bits of the whole index, of the sizes, and of the tokens; of more than 32
+ * MiB of these, of 512 blocks that lie evenly in the file, its ends among them. The same for equal content wherever it
+ * lies. */
 uint64_t tokens_reader_get_fingerprint(struct tokens_reader *reader);
 
 /* STATUS_FAILED when something could not be read so far, or the files are not those that were opened: other sizes, or
- * written to and of another content. A file that only has another date is taken. The look at the disk is left out when the
- * last one was a moment ago. */
+ * written to and of another content. A file that only has another date is taken. The look at the disk is left out when
+ * the last one was a moment ago. */
 int tokens_reader_check(struct tokens_reader *reader);
 
 #endif

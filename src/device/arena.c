@@ -23,8 +23,8 @@ struct arena {
 
 enum { ALIGN = 64, GUARD = 64, POISON = 0xff };
 
-/* Address space to reserve: room for holes beside what can be live at all. Where the process has a limit on it, a quarter is
- * left to everything else. */
+/* Address space to reserve: room for holes beside what can be live at all. Where the process has a limit on it, a
+ * quarter is left to everything else. */
 static int64_t choose_range(int64_t limit) {
   int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE), room = mem_get_room();
   if (limit > memory) limit = memory;
@@ -93,7 +93,8 @@ static void release_holes(const struct arena *a) {
   }
 }
 
-/* Large arrays go on large pages where the system has them: kernels that read rows far apart miss fewer translations. */
+/* Large arrays go on large pages where the system has them: kernels that read rows far apart miss fewer translations.
+ */
 static void ask_large_pages(const struct arena *a, int64_t from, int64_t to) {
   const int64_t large = (int64_t)2 << 20;
   from = (from + large - 1) / large * large;

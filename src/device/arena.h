@@ -1,9 +1,9 @@
 /* The device's memory: a limit that is enforced, exact accounting, and backing that reuses its pages.
  *
- * Every allocation is rounded up to 64 bytes and counted; "used" is the sum of the live ones, "peak" its high-water mark.
- * An allocation that would take used above the limit is refused. Backing is one reserved address range; holes are reused
- * (best fit), and when live blocks reach beyond the limit because of holes, the holes' pages go back to the system, so
- * that resident memory follows used memory. "reserved" is how far the range has been used.
+ * Every allocation is rounded up to 64 bytes and counted; "used" is the sum of the live ones, "peak" its high-water
+ * mark. An allocation that would take used above the limit is refused. Backing is one reserved address range; holes are
+ * reused (best fit), and when live blocks reach beyond the limit because of holes, the holes' pages go back to the
+ * system, so that resident memory follows used memory. "reserved" is how far the range has been used.
  */
 #ifndef PENSTOCK_DEVICE_ARENA_H
 #define PENSTOCK_DEVICE_ARENA_H
@@ -13,8 +13,10 @@
 
 struct arena;
 
-/* name: what messages call it, and the deck's key of its limit: "device", "host". limit: bytes, INT64_MAX for none. With poison every new block is filled with NaNs, so that reading what was never written
- * shows, and blocks lie 64 bytes apart (not counted as used), so that writing beyond one shows when it is freed (CHECK). NULL and a recorded error when no address range can be had. */
+/* name: what messages call it, and the deck's key of its limit: "device", "host". limit: bytes, INT64_MAX for none.
+ * With poison every new block is filled with NaNs, so that reading what was never written shows, and blocks lie 64
+ * bytes apart (not counted as used), so that writing beyond one shows when it is freed (CHECK). NULL and a recorded
+ * error when no address range can be had. */
 struct arena *arena_create(const char *name, int64_t limit, bool poison);
 /* Live blocks are a bug (CHECK). */
 void arena_destroy(struct arena **arena);

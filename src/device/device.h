@@ -77,11 +77,12 @@ struct device_ops {
   /* Host memory that blocks wait in (pinned where that makes copies faster), with a limit of its own; else as alloc. */
   void *(*alloc_host)(struct device *device, int64_t bytes, const char *what);
   void (*free_host)(struct device *device, void *memory);
-  /* Copies beside all else, one at a time each way: begins one, of at most COPY_MOST_PARTS parts, when the one before has been
-   * seen to end; asks whether it has, and between which times (clock_now) it ran. */
+  /* Copies beside all else, one at a time each way: begins one, of at most COPY_MOST_PARTS parts, when the one before
+   * has been seen to end; asks whether it has, and between which times (clock_now) it ran. */
   void (*copy_begin)(struct device *device, enum copy_way way, const struct copy_part *parts, int n);
   bool (*copy_test)(struct device *device, enum copy_way way, double *start, double *end);
-  /* Seconds that copies have kept cores busy so far (those of the rank, where it has no engines of its own for them). */
+  /* Seconds that copies have kept cores busy so far (those of the rank, where it has no engines of its own for them).
+   */
   double (*get_copy_cpu)(const struct device *device);
   /* One op in one pass. */
   void (*run)(struct device *device, enum pass pass, const struct op_call *call);

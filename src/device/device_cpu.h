@@ -6,7 +6,8 @@
 
 extern const struct device_ops device_cpu_ops;
 
-/* Runs one op in one pass on a pool of threads (device_cpu_ops.c). An op that has nothing to do in a pass does nothing. */
+/* Runs one op in one pass on a pool of threads (device_cpu_ops.c). An op that has nothing to do in a pass does nothing.
+ */
 void device_cpu_run_op(struct pool *pool, enum pass pass, const struct op_call *call);
 
 #endif

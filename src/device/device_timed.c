@@ -1,5 +1,5 @@
-/* A device that computes nothing: its memory is counted but not backed, so that ranks of any size fit on any machine. The
- * time of its nodes is kept by the executor. */
+/* A device that computes nothing: its memory is counted but not backed, so that ranks of any size fit on any machine.
+ * The time of its nodes is kept by the executor. */
 #include "device/device_timed.h"
 
 #include "base/error.h"

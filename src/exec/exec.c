@@ -39,8 +39,8 @@ static void end_node(struct exec *x, int32_t node) {
 
 /* ---- messages ---- */
 
-/* One tag a boundary, micro-batch and message. Equal tags of far-apart messages are no harm: the messages of a pair of ranks
- * go in one order on both sides. */
+/* One tag a boundary, micro-batch and message. Equal tags of far-apart messages are no harm: the messages of a pair of
+ * ranks go in one order on both sides. */
 static int make_tag(const struct dag_node *node, bool posts) {
   int32_t boundary = node->micro < 0 ? 0 : node->stage, micro = node->micro < 0 ? 0 : node->micro;
   if (node->kind == NODE_RF || node->kind == NODE_SB) boundary--; /* the lower stage */
@@ -276,7 +276,8 @@ static void gather_norm(struct exec *x, int32_t id) {
   exec_gather_norm(x);
 }
 
-/* All ranks meet. Nothing else of this rank is under way: what comes before the norm is done, what comes after waits. */
+/* All ranks meet. Nothing else of this rank is under way: what comes before the norm is done, what comes after waits.
+ */
 static bool run_norm(struct exec *x) {
   struct exec_stream *s = &x->streams[STREAM_SEND];
   int32_t id = get_next(x, STREAM_SEND);
@@ -291,8 +292,8 @@ static bool run_norm(struct exec *x) {
 
 /* ---- the loop ---- */
 
-/* What a stream's node has not begun or ended for: the node on the stream that is under way, or else the first one before
- * `id` that is not done. id itself where nothing before it is missing. */
+/* What a stream's node has not begun or ended for: the node on the stream that is under way, or else the first one
+ * before `id` that is not done. id itself where nothing before it is missing. */
 static int32_t find_missing(const struct exec *x, int32_t id) {
   const struct dag *dag = x->step->dag;
   enum stream stream = (enum stream)dag->nodes[id].stream;
@@ -305,8 +306,8 @@ static int32_t find_missing(const struct exec *x, int32_t id) {
   return id;
 }
 
-/* The node of a network stream that holds up what comes next on this rank: its next compute node, or, after the last one,
- * whatever is left. -1: none. */
+/* The node of a network stream that holds up what comes next on this rank: its next compute node, or, after the last
+ * one, whatever is left. -1: none. */
 static int32_t find_holder(const struct exec *x, int32_t next) {
   int32_t at = next;
   for (int stream = STREAM_SEND; at < 0 && stream <= STREAM_DISK; stream++)

@@ -1,5 +1,6 @@
-/* Runs this rank's nodes of a graph: compute in order, messages on the send and receive streams beside it, each node when
- * the nodes before it are done. Knows nothing of schedules, planners or models beyond what graph and op tables say.
+/* Runs this rank's nodes of a graph: compute in order, messages on the send and receive streams beside it, each node
+ * when the nodes before it are done. Knows nothing of schedules, planners or models beyond what graph and op tables
+ * say.
  */
 #ifndef PENSTOCK_EXEC_EXEC_H
 #define PENSTOCK_EXEC_EXEC_H
@@ -56,8 +57,8 @@ struct exec_result {
   double late;           /* longest time by which a node began after its modelled end */
 };
 
-/* Collective over the plan's ranks. An error status is this rank's own (device memory refused) and leaves the other ranks
- * waiting: the caller ends the job. */
+/* Collective over the plan's ranks. An error status is this rank's own (device memory refused) and leaves the other
+ * ranks waiting: the caller ends the job. */
 int exec_run(const struct exec_step *step, struct exec_result *result);
 
 #endif

@@ -1,4 +1,5 @@
-/* Blocks between the device, host memory and disk: copies and file jobs beside compute, one at a time in each stream. */
+/* Blocks between the device, host memory and disk: copies and file jobs beside compute, one at a time in each stream.
+ */
 #include "exec/exec_internal.h"
 
 #include "base/clock.h"

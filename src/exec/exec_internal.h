@@ -1,4 +1,5 @@
-/* Shared by the parts of the executor: exec.c (nodes and streams), exec_memory.c (buffers), exec_norm.c (gradient norm). */
+/* Shared by the parts of the executor: exec.c (nodes and streams), exec_memory.c (buffers), exec_norm.c (gradient
+ * norm). */
 #ifndef PENSTOCK_EXEC_EXEC_INTERNAL_H
 #define PENSTOCK_EXEC_EXEC_INTERNAL_H
 
@@ -75,8 +76,9 @@ struct comm_request *exec_send_begin(const struct exec *x, int peer, int tag, co
 bool exec_advance_network(struct exec *x);
 
 /* exec_memory.c. Opening a compute node allocates all that is charged to it, receives for the next node included; it is
- * done as soon as the node before has ended and the blocks that the node waits for are gone, so that receives can be posted.
- * Freeing after a node leaves what a block has not yet taken away; that goes with exec_free_moved, when the block has gone. */
+ * done as soon as the node before has ended and the blocks that the node waits for are gone, so that receives can be
+ * posted. Freeing after a node leaves what a block has not yet taken away; that goes with exec_free_moved, when the
+ * block has gone. */
 void exec_memory_init(struct exec *x);
 void exec_memory_fini(struct exec *x);
 int exec_open_node(struct exec *x, int32_t node);
@@ -90,8 +92,8 @@ void exec_find_buffers(const struct exec *x, int32_t stage, int32_t micro, char 
 /* The place of a block in the spill file. */
 int64_t exec_find_place(const struct exec *x, const struct dag_node *node);
 
-/* exec_copy.c. Begins EV, LD, SW or SR; asks whether it has ended, and notes in x->copied when it ran. A block that cannot be
- * written or is not what was written sets x->status. */
+/* exec_copy.c. Begins EV, LD, SW or SR; asks whether it has ended, and notes in x->copied when it ran. A block that
+ * cannot be written or is not what was written sets x->status. */
 void exec_begin_copy(struct exec *x, int32_t id);
 bool exec_test_copy(struct exec *x, int32_t id);
 

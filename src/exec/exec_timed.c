@@ -1,9 +1,10 @@
-/* Nodes that keep time. Every node has a modelled start and end, in seconds since an instant that all ranks share; a message
- * is real, but carries its due time in place of data. So modelled times follow from each other alone, as in the simulator,
- * and never from how fast this machine is: a rank that wakes late catches up. What cannot be caught up is noted as lateness.
+/* Nodes that keep time. Every node has a modelled start and end, in seconds since an instant that all ranks share; a
+ * message is real, but carries its due time in place of data. So modelled times follow from each other alone, as in the
+ * simulator, and never from how fast this machine is: a rank that wakes late catches up. What cannot be caught up is
+ * noted as lateness.
  *
- * Many ranks share few cores, so a rank sleeps until something is to be done: until the simulator expects the message that
- * it waits for, and only if that is late it polls. Expected times wake ranks; they never enter modelled ones.
+ * Many ranks share few cores, so a rank sleeps until something is to be done: until the simulator expects the message
+ * that it waits for, and only if that is late it polls. Expected times wake ranks; they never enter modelled ones.
  */
 #include "exec/exec_internal.h"
 
@@ -105,8 +106,8 @@ static void sleep_idle(struct exec *x, double until) {
   while (now(x->timed) < until) sleep_slice(x, until);
 }
 
-/* A signal ends a run with the step, but a modelled step may last for days, and nothing of it is worth waiting for: then
- * this rank's failure ends the job. True: the rank is to stop. */
+/* A signal ends a run with the step, but a modelled step may last for days, and nothing of it is worth waiting for:
+ * then this rank's failure ends the job. True: the rank is to stop. */
 static bool is_stopped(struct exec *x) {
   struct exec_timed *t = x->timed;
   const char *signal = interrupt_get_signal();
@@ -274,8 +275,8 @@ struct meeting {
   double ready, seconds;
 };
 
-/* Rank 0 hears from each rank and tells all. Everybody is awake for that only when all are expected to be there: meeting
- * with all ranks asking for each other would take longer than most norms. */
+/* Rank 0 hears from each rank and tells all. Everybody is awake for that only when all are expected to be there:
+ * meeting with all ranks asking for each other would take longer than most norms. */
 static struct meeting meet_at_hub(struct exec *x, int32_t id, struct meeting mine) {
   struct comm *comm = x->step->comm;
   int size = comm_get_size(comm), tag = exec_make_tag(&x->step->dag->nodes[id]);

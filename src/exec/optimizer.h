@@ -24,8 +24,8 @@ double optimizer_get_scale(const struct optimizer_config *config, double norm);
  * (on a rank with the head alone, the other way round: the same bits). Once a step. */
 void optimizer_finish_gradient(struct rank_state *state, int32_t layer);
 
-/* Sum of squares of a layer's gradient, tensor by tensor in order, float64. A tied table counts in the embedding's layer.
- * *bad_tensor is the first tensor whose sum is not finite, else -1. */
+/* Sum of squares of a layer's gradient, tensor by tensor in order, float64. A tied table counts in the embedding's
+ * layer. *bad_tensor is the first tensor whose sum is not finite, else -1. */
 double optimizer_sum_layer(struct rank_state *state, int32_t layer, int *bad_tensor);
 
 /* AdamW on a layer, which also clears its gradients for the next step. */

@@ -5,8 +5,8 @@
 #include "device/device.h"
 #include "model/model.h"
 
-/* A tied tensor on this rank. w, m, v are the owner's own arrays where both uses are here, a separate copy where the user is
- * alone, NULL where the user is not here. */
+/* A tied tensor on this rank. w, m, v are the owner's own arrays where both uses are here, a separate copy where the
+ * user is alone, NULL where the user is not here. */
 struct rank_tie {
   const struct tie *tie;
   bool has_owner, has_user;
@@ -27,7 +27,8 @@ struct rank_state {
 };
 
 /* Allocates and clears the arrays of the layers for which holds[layer] is true; their bytes are footprint_static. With
- * weights_only gradients and moments are NULL: for forwards alone. A status: what does not fit is refused by the device. */
+ * weights_only gradients and moments are NULL: for forwards alone. A status: what does not fit is refused by the
+ * device. */
 int rank_state_create(const struct model *model, struct device *device, const bool *holds, bool weights_only,
                       struct rank_state **state);
 void rank_state_destroy(struct rank_state **state);

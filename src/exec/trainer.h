@@ -66,8 +66,8 @@ struct trainer_result {
   double modelled, late;        /* see exec_result */
 };
 
-/* Opens the device and allocates what the rank holds; parameters are not yet set. A status of this rank alone: the caller
- * lets the ranks agree. */
+/* Opens the device and allocates what the rank holds; parameters are not yet set. A status of this rank alone: the
+ * caller lets the ranks agree. */
 int trainer_create(const struct trainer_config *config, struct trainer **trainer);
 void trainer_destroy(struct trainer **trainer);
 /* Of a job that ends in the middle of a step: takes back what would outlive the process (its spill file). */
@@ -86,12 +86,12 @@ bool trainer_needs_tokens(const struct trainer *trainer);
 int trainer_build_batch(const struct trainer *trainer, const struct dataset *dataset, int64_t first, int64_t rows,
                         int64_t micro_batch, struct batch *batch);
 
-/* One optimizer step (from 1) on a batch. Collective. A status that is not OK is this rank's own and leaves the other ranks
- * waiting: the caller ends the job. The measured peak equals the predicted one (CHECK). */
+/* One optimizer step (from 1) on a batch. Collective. A status that is not OK is this rank's own and leaves the other
+ * ranks waiting: the caller ends the job. The measured peak equals the predicted one (CHECK). */
 int trainer_step(struct trainer *trainer, const struct batch *batch, int64_t step, struct trainer_result *result);
 
-/* The gradients of a batch without an update: left in the trainer's state for reading (a tied table's are complete in the
- * embedding's layer), until trainer_clear_gradients. Collective. Status as of trainer_step. */
+/* The gradients of a batch without an update: left in the trainer's state for reading (a tied table's are complete in
+ * the embedding's layer), until trainer_clear_gradients. Collective. Status as of trainer_step. */
 int trainer_compute_gradients(struct trainer *trainer, const struct batch *batch, struct trainer_result *result);
 void trainer_clear_gradients(struct trainer *trainer);
 

@@ -61,8 +61,8 @@ static char *resolve(const char *from, const char *name) {
   return mem_format("%.*s/%s", (int)(slash - from), from, name);
 }
 
-/* Finds what a deck includes. *included: path, owned by the caller, or NULL; *place: where it says so, likewise. Mistakes
- * of any other kind are left to deck_parse. */
+/* Finds what a deck includes. *included: path, owned by the caller, or NULL; *place: where it says so, likewise.
+ * Mistakes of any other kind are left to deck_parse. */
 static void find_include(const struct source *source, char **included, char **place) {
   struct deck_node root;
   struct mistakes ignored = {0};

@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 /* Parses one document. `file` names it in places (NULL: `where` does); it must outlive the node. An empty text gives a
- * broken node without a mistake. *end, when not NULL: characters (not bytes) of the text up to the end of the root node,
- * before spaces and comments. */
+ * broken node without a mistake. *end, when not NULL: characters (not bytes) of the text up to the end of the root
+ * node, before spaces and comments. */
 void deck_node_parse(const char *text, size_t bytes, const char *file, const char *where, struct deck_node *node,
                      size_t *end, struct mistakes *mistakes);
 

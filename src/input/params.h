@@ -1,9 +1,9 @@
 /* The parameters of a run: what a deck and -D say, checked, with defaults filled in. Made from params.def.
  *
- * `params.section.key` is the value (a whole section is a struct params_<section>), in bytes (SIZE) or seconds (DURATION). A key without a value (no default, or one that
- * the program finds out) is 0 or NULL and params_is_set is false; whoever finds the value out tells params_set_used, so
- * that used.yml shows it. Serial, no files but where said: rank 0 reads the deck (deck_read_text) and broadcasts the text,
- * everyone parses.
+ * `params.section.key` is the value (a whole section is a struct params_<section>), in bytes (SIZE) or seconds
+ * (DURATION). A key without a value (no default, or one that the program finds out) is 0 or NULL and params_is_set is
+ * false; whoever finds the value out tells params_set_used, so that used.yml shows it. Serial, no files but where said:
+ * rank 0 reads the deck (deck_read_text) and broadcasts the text, everyone parses.
  */
 #ifndef PENSTOCK_INPUT_PARAMS_H
 #define PENSTOCK_INPUT_PARAMS_H
@@ -87,7 +87,8 @@ struct params_stages {
 
 enum { PARAMS_AUTO = -1 };
 
-/* Types of keys: name, C type, what it is called in messages and the manual. Texts and lists are owned by the params. */
+/* Types of keys: name, C type, what it is called in messages and the manual. Texts and lists are owned by the params.
+ */
 #define PARAM_TYPES(X)                                                                                                 \
   X(BOOL, bool, "true or false")                                                                                       \
   X(INT, int64_t, "a whole number")                                                                                    \
@@ -159,8 +160,8 @@ struct params {
 };
 
 /* Parses the text of a deck (deck_read_text; NULL: no deck, defaults only) and then the overrides, "section.key=value",
- * of which a later one wins. All mistakes are raised in one STATUS_MISTAKE, a line each; then *params is empty. On success
- * it is the caller's, to be freed with params_fini (which is harmless on an empty one too). */
+ * of which a later one wins. All mistakes are raised in one STATUS_MISTAKE, a line each; then *params is empty. On
+ * success it is the caller's, to be freed with params_fini (which is harmless on an empty one too). */
 int params_parse(const char *deck_text, const char *const *overrides, int n_overrides, struct params *params);
 void params_fini(struct params *params);
 
@@ -177,23 +178,23 @@ int params_require_training(const struct params *params);
 const char *params_get_choice(const struct params *params, enum param_id id);
 /* What a deck calls a value of a CHOICE key or, of pipeline.recompute, a set; static. */
 const char *params_name_choice(enum param_id id, int value);
-/* The model's keys as the text of a Hugging Face config.json; owned by the caller. NULL when the deck has no model_type:
- * then the model is in the file params->model.config, or there is none. */
+/* The model's keys as the text of a Hugging Face config.json; owned by the caller. NULL when the deck has no
+ * model_type: then the model is in the file params->model.config, or there is none. */
 char *params_format_model_json(const struct params *params);
 
-/* Fills in a value that the program found out, in deck syntax ("2", "40 GiB"), with a reason for used.yml ("the cores of
- * this rank"). A value that the table does not allow is a bug (CHECK). */
+/* Fills in a value that the program found out, in deck syntax ("2", "40 GiB"), with a reason for used.yml ("the cores
+ * of this rank"). A value that the table does not allow is a bug (CHECK). */
 void params_set_used(struct params *params, enum param_id id, const char *value, const char *reason);
 
-/* Writes used.yml: every key, its help and where its value comes from; a deck that gives the same values when run from the
- * same working directory. Atomically. Rank 0. */
+/* Writes used.yml: every key, its help and where its value comes from; a deck that gives the same values when run from
+ * the same working directory. Atomically. Rank 0. */
 int params_write_used(const struct params *params, const char *path);
 /* The same text for a file that lies at `path`; owned by the caller. */
 char *params_format_used(const struct params *params, const char *path);
-/* Holds the parameters of a run that goes on against the used.yml that it began with: STATUS_MISTAKE names each key that
- * may not change and did, with both values. Files that hold what a run is bound to (data.train, model.config) may lie
- * elsewhere, as their content is compared by those who read them, unless `names` is set: then they may not, as there is
- * nothing to compare. Rank 0. */
+/* Holds the parameters of a run that goes on against the used.yml that it began with: STATUS_MISTAKE names each key
+ * that may not change and did, with both values. Files that hold what a run is bound to (data.train, model.config) may
+ * lie elsewhere, as their content is compared by those who read them, unless `names` is set: then they may not, as
+ * there is nothing to compare. Rank 0. */
 int params_compare_resume(const struct params *now, const char *used_path, bool names);
 
 /* The keys that must be the same on all ranks, a line each, to be sent to the others; owned by the caller. */

@@ -7,8 +7,8 @@
 /* When a key acts, in words ("with device.backend timed"); NULL: always. Static. */
 const char *params_get_condition(enum param_id id);
 
-/* A line for each key that deck or -D gave, with another value than its default, and that cannot act: place, key, and what it
- * acts with. Owned by the caller, "" when there is none. */
+/* A line for each key that deck or -D gave, with another value than its default, and that cannot act: place, key, and
+ * what it acts with. Owned by the caller, "" when there is none. */
 char *params_list_idle(const struct params *params);
 
 #endif

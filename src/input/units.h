@@ -15,8 +15,8 @@ enum units_fault {
   UNITS_CLOCK,    /* not hours:minutes:seconds */
 };
 
-/* "40 GiB", "1.5 KiB", "512MB"; units B, KB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (of 1024). "0" needs no unit.
- * On a fault *bytes is left alone. */
+/* "40 GiB", "1.5 KiB", "512MB"; units B, KB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (of 1024). "0" needs no
+ * unit. On a fault *bytes is left alone. */
 enum units_fault units_parse_size(const char *text, int64_t *bytes);
 /* "90 s", "1.5 h", "11:45:00", "2-00:00:00" (days before the dash); units ms, s, min, h, d. "0" needs no unit. */
 enum units_fault units_parse_duration(const char *text, double *seconds);

@@ -100,7 +100,8 @@ static void build_embed(const struct model_config *c, const struct config_extra 
                             .bias = positions});
 }
 
-/* Residual projections start smaller by sqrt(2 blocks) in GPT-2 (Radford et al. 2019); Hugging Face's Llama does not. */
+/* Residual projections start smaller by sqrt(2 blocks) in GPT-2 (Radford et al. 2019); Hugging Face's Llama does not.
+ */
 static double residual_std(const struct model_config *c) {
   return c->layer_norm && c->n_blocks ? c->init_std / __builtin_sqrt(2.0 * (double)c->n_blocks) : c->init_std;
 }

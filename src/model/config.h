@@ -23,8 +23,8 @@ struct family {
   bool qkv_bias;    /* queries, keys and values have one */
 };
 
-/* Fills in what the configuration's text says. The family table entry is returned in *family; attention_bias and mlp_bias
- * say which matrices have biases beyond the family's. See model_create for errors and notes. */
+/* Fills in what the configuration's text says. The family table entry is returned in *family; attention_bias and
+ * mlp_bias say which matrices have biases beyond the family's. See model_create for errors and notes. */
 struct config_extra {
   const struct family *family;
   bool qkv_bias, mixer_out_bias, mlp_bias;

@@ -28,8 +28,8 @@ static bool is_known(const json_t *root, const struct family *family, const char
   return config_find_key(family, name) != NULL;
 }
 
-/* The key that was meant by one without effect: what other families or programs call so, else one that is spelled nearly so.
- * Not one that is there too. NULL when nothing is near. */
+/* The key that was meant by one without effect: what other families or programs call so, else one that is spelled
+ * nearly so. Not one that is there too. NULL when nothing is near. */
 static const char *guess(const json_t *root, const struct family *family, const char *name) {
   const struct config_key *meant = NULL;
   for (const struct config_key *key = config_keys; key->name && !meant; key++)

@@ -6,7 +6,8 @@
 
 #include <jansson.h>
 
-/* One line on dropout keys, one on keys that change nothing, with what may have been meant by those that look like a slip;
+/* One line on dropout keys, one on keys that change nothing, with what may have been meant by those that look like a
+ * slip;
  * "" for none. Owned by the caller. */
 char *config_make_notes(json_t *root, const struct family *family, const char *source);
 

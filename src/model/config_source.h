@@ -9,12 +9,13 @@ struct params;
 struct config_source {
   const char *json; /* the text */
   const char *name; /* what messages call it: a path, or anything else */
-  /* The deck that has the keys itself, or names the file whose text this is. NULL: neither is known, so that a message has no
-   * more of a place than the name. */
+  /* The deck that has the keys itself, or names the file whose text this is. NULL: neither is known, so that a message
+   * has no more of a place than the name. */
   const struct params *deck;
 };
 
-/* Records STATUS_MISTAKE "PLACE: 'KEY' MORE" and returns it. `key` may be one inside of an object, "rope_scaling.type". */
+/* Records STATUS_MISTAKE "PLACE: 'KEY' MORE" and returns it. `key` may be one inside of an object, "rope_scaling.type".
+ */
 int config_refuse(const struct config_source *source, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

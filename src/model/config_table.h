@@ -1,5 +1,5 @@
-/* What is known of the configurations of each family: keys that are used, keys that are refused, and words. One table each.
- * Internal to model.
+/* What is known of the configurations of each family: keys that are used, keys that are refused, and words. One table
+ * each. Internal to model.
  */
 #ifndef PENSTOCK_MODEL_CONFIG_TABLE_H
 #define PENSTOCK_MODEL_CONFIG_TABLE_H
@@ -21,8 +21,8 @@ struct config_raw {
   int64_t activation;
 };
 
-/* A key that is used: where it goes, Hugging Face's default (unset stays -1 for what follows from other keys). Its type and range
- * are those of the deck's key of that name (MODEL_KEY in params.def): config_get_row. */
+/* A key that is used: where it goes, Hugging Face's default (unset stays -1 for what follows from other keys). Its type
+ * and range are those of the deck's key of that name (MODEL_KEY in params.def): config_get_row. */
 struct config_key {
   const char *families; /* the model types that have it */
   const char *name;

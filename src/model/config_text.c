@@ -1,4 +1,5 @@
-/* The whole configuration as a Hugging Face config.json, nothing left to defaults: for programs that read checkpoints. */
+/* The whole configuration as a Hugging Face config.json, nothing left to defaults: for programs that read checkpoints.
+ */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

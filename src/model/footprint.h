@@ -1,6 +1,7 @@
-/* Where a layer's activations and gradients lie, and how many bytes they take: one layout that planner, graph, simulator
- * and executor share, so that predicted and measured memory agree to the byte. Every array starts at a multiple of 64
- * bytes within its region, and regions are multiples of 64 bytes. Functions of a layer and a shape alone.
+/* Where a layer's activations and gradients lie, and how many bytes they take: one layout that planner, graph,
+ * simulator and executor share, so that predicted and measured memory agree to the byte. Every array starts at a
+ * multiple of 64 bytes within its region, and regions are multiples of 64 bytes. Functions of a layer and a shape
+ * alone.
  */
 #ifndef PENSTOCK_MODEL_FOOTPRINT_H
 #define PENSTOCK_MODEL_FOOTPRINT_H
@@ -43,8 +44,8 @@ struct footprint {
 
 /* n rounded up to FOOTPRINT_ALIGN. */
 int64_t footprint_round(int64_t bytes);
-/* What leaves the device between forward and backward, of what a layer keeps: a bit an activation, and one for the hidden
- * state that enters the layer. Gradients that a forward makes stay. */
+/* What leaves the device between forward and backward, of what a layer keeps: a bit an activation, and one for the
+ * hidden state that enters the layer. Gradients that a forward makes stay. */
 enum { FOOTPRINT_MOVES_HIDDEN = LAYER_MAX_ACTS };
 
 /* The bits that mean something for a layer: its activations, the hidden state; all that it keeps can move. */
@@ -54,19 +55,21 @@ uint32_t footprint_get_movable(const struct layer *layer);
  * does not keep; `moved` is as above, 0: nothing leaves. */
 void footprint_layer(const struct model *model, const struct layer *layer, struct micro_shape shape, uint32_t discarded,
                      uint32_t moved, struct footprint *out);
-/* True when R runs the op again: one of the arrays that it writes is kept for the backward and was discarded. An array that
- * several ops write (in place) is discarded when any of them is named. */
+/* True when R runs the op again: one of the arrays that it writes is kept for the backward and was discarded. An array
+ * that several ops write (in place) is discarded when any of them is named. */
 bool footprint_is_rebuilt(const struct layer *layer, int op, uint32_t discarded);
 /* Bytes of the model's hidden state, or its gradient. */
 int64_t footprint_boundary(const struct model *model, struct micro_shape shape);
 /* The same where it leaves a layer: its given size, else the model's. */
 int64_t footprint_output(const struct model *model, int32_t layer, struct micro_shape shape);
 
-/* True when the layers' sizes are given by hand (struct layer_sizes). Then a layer keeps these bytes and no others, discards
- * all of them as soon as one of its ops is discarded, moves all or none, has no workspace, and a stage holds the outputs
- * between its layers but not their gradients; a tied table has no copies. Rounded up to 64 bytes, as all is. */
+/* True when the layers' sizes are given by hand (struct layer_sizes). Then a layer keeps these bytes and no others,
+ * discards all of them as soon as one of its ops is discarded, moves all or none, has no workspace, and a stage holds
+ * the outputs between its layers but not their gradients; a tied table has no copies. Rounded up to 64 bytes, as all
+ * is. */
 bool footprint_is_given(const struct model *model);
-/* Bytes of a layer's parameters: its own array of them, one of four (an equal part of what they take, with two-byte numbers). */
+/* Bytes of a layer's parameters: its own array of them, one of four (an equal part of what they take, with two-byte
+ * numbers). */
 int64_t footprint_parameters(const struct model *model, const struct layer *layer);
 
 /* Of consecutive layers first .. first+n-1 that one stage holds, for one micro-batch. */
@@ -83,10 +86,10 @@ struct footprint_stage {
 void footprint_stage(const struct model *model, int32_t first, int32_t n, struct micro_shape shape,
                      const uint32_t *discarded, const uint32_t *moved, struct footprint_stage *out);
 
-/* Static bytes of a rank that holds the layers for which holds[layer] is true: parameters, gradients and two moments of each
- * layer, fp32, each array rounded to 64 bytes. Of a tied tensor: the rank of
- * its layer holds one array more (the user's gradient sum, its own or the other rank's); the rank that holds the user alone
- * holds five (its copy, its sum, two moments, and the other use's sum). */
+/* Static bytes of a rank that holds the layers for which holds[layer] is true: parameters, gradients and two moments of
+ * each layer, fp32, each array rounded to 64 bytes. Of a tied tensor: the rank of its layer holds one array more (the
+ * user's gradient sum, its own or the other rank's); the rank that holds the user alone holds five (its copy, its sum,
+ * two moments, and the other use's sum). */
 int64_t footprint_static(const struct model *model, const bool *holds);
 /* Bytes of one array of a tied tensor beside the layers' own; 0 when sizes are given. */
 int64_t footprint_tie(const struct model *model, const struct tie *tie);

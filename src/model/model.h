@@ -1,8 +1,8 @@
 /* A transformer as a list of layers, each a table of ops over activations and parameter tensors.
  *
  * A block of the configuration is two layers (mixer and feed-forward); embedding and head are layers of their own. What
- * forward, input-gradient and weight-gradient passes do, what is kept, and what it costs are walks over these tables; an
- * architecture is data built in arch.c, not code in the executor.
+ * forward, input-gradient and weight-gradient passes do, what is kept, and what it costs are walks over these tables;
+ * an architecture is data built in arch.c, not code in the executor.
  */
 #ifndef PENSTOCK_MODEL_MODEL_H
 #define PENSTOCK_MODEL_MODEL_H
@@ -127,8 +127,8 @@ struct model_config {
   double init_std;
 };
 
-/* A tensor of one layer that another layer, the user, uses too: an embedding's table as the weights of a head. Each use has its
- * own gradient sum; the user's tensor is marked `tied` and lies outside its layer's block. */
+/* A tensor of one layer that another layer, the user, uses too: an embedding's table as the weights of a head. Each use
+ * has its own gradient sum; the user's tensor is marked `tied` and lies outside its layer's block. */
 struct tie {
   int32_t layer, user;
   int tensor, user_tensor;
@@ -152,30 +152,30 @@ struct model {
  * `init_std` < 0 takes the configuration's initializer_range. */
 int model_create(const char *json, const char *source, double init_std, struct model **model, char **notes);
 
-/* As model_create with model.init_std of the deck, which has the keys of this text itself or names its file: messages say where a
- * key stands in the deck, or in which line of the file. */
+/* As model_create with model.init_std of the deck, which has the keys of this text itself or names its file: messages
+ * say where a key stands in the deck, or in which line of the file. */
 int model_create_of_deck(const struct params *params, const char *json, struct model **model, char **notes);
 
 /* The tie that a layer has a part in, as owner or as user; NULL: none. */
 const struct tie *model_find_tie(const struct model *model, int32_t layer);
 
-/* Compares two configurations by what they mean here: STATUS_MISTAKE names a key of `now`, a text of the file `source`, that
- * is another than in `before`, the text that a run began with. Keys without effect may differ. */
+/* Compares two configurations by what they mean here: STATUS_MISTAKE names a key of `now`, a text of the file `source`,
+ * that is another than in `before`, the text that a run began with. Keys without effect may differ. */
 int model_compare(const char *before, const char *now, const char *source);
 void model_destroy(struct model **model);
 /* cut.c: the same model with its first n_blocks blocks alone (at most as many as it has). Owned by the caller. */
 struct model *model_dup_blocks(const struct model *model, int32_t n_blocks);
 
-/* config_text.c: the model's configuration as a Hugging Face config.json in which no key is left to a default. `json` is the
- * text that the model was made of, whose other keys stay; begin, end: ids of the beginning and end of a document where the text
- * has none (bos_token_id, eos_token_id), -1: null. Owned by the caller. */
+/* config_text.c: the model's configuration as a Hugging Face config.json in which no key is left to a default. `json`
+ * is the text that the model was made of, whose other keys stay; begin, end: ids of the beginning and end of a document
+ * where the text has none (bos_token_id, eos_token_id), -1: null. Owned by the caller. */
 char *model_format_config(const struct model *model, const char *json, int32_t begin, int32_t end);
 
 /* Fills a layer's parameter block with initial values: a function of (seed, layer, tensor, element) only. */
 void model_init_layer(const struct model *model, int32_t layer, uint64_t seed, float *block);
 
-/* Names of a layer's ops or activations by their place in its table, as JSON: {"attention": ["norm", "qkv", ...], ...}, a list a
- * kind of layer that the model has. Owned by the caller. */
+/* Names of a layer's ops or activations by their place in its table, as JSON: {"attention": ["norm", "qkv", ...], ...},
+ * a list a kind of layer that the model has. Owned by the caller. */
 enum model_names { MODEL_OPS, MODEL_ACTS };
 char *model_format_names(const struct model *model, enum model_names which);
 

@@ -40,8 +40,8 @@ static void count_rope(const struct widths *s, struct op_work *work) {
   work[PASS_FORWARD] = work[PASS_INPUT] = (struct op_work){3 * floats, s->word * 2 * floats};
 }
 
-/* A pair takes an addition and a multiplication for its score and for its value. The published formulas halve the square of
- * a row's length, so half of the diagonal is not counted. */
+/* A pair takes an addition and a multiplication for its score and for its value. The published formulas halve the
+ * square of a row's length, so half of the diagonal is not counted. */
 static void count_attention(const struct widths *s, struct op_work *work) {
   double flops = 4 * s->pairs * s->out;
   work[PASS_FORWARD] = (struct op_work){flops, s->word * s->tokens * (s->in + s->out)};

@@ -1,5 +1,5 @@
-/* Kinds of nodes of the graph: one list for plan, graph, costs, simulator, executor, trace and pictures. A new kind is one row;
- * doc/dev/add-a-node-kind.md says what gives it its meaning.
+/* Kinds of nodes of the graph: one list for plan, graph, costs, simulator, executor, trace and pictures. A new kind is
+ * one row; doc/dev/add-a-node-kind.md says what gives it its meaning.
  */
 #ifndef PENSTOCK_PLAN_NODE_KIND_H
 #define PENSTOCK_PLAN_NODE_KIND_H

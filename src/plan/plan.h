@@ -1,5 +1,5 @@
-/* The plan: everything a planner decides, as data. No communicator, no device memory, no pointer into anything else. Made
- * on rank 0, checked, hashed, broadcast; nothing writes to it afterwards.
+/* The plan: everything a planner decides, as data. No communicator, no device memory, no pointer into anything else.
+ * Made on rank 0, checked, hashed, broadcast; nothing writes to it afterwards.
  */
 #ifndef PENSTOCK_PLAN_PLAN_H
 #define PENSTOCK_PLAN_PLAN_H
@@ -17,8 +17,8 @@ struct plan_stage {
   int32_t first_layer, n_layers; /* contiguous; stages in order cover all layers; each holds at least one */
 };
 
-/* How long a stage's passes are taken to be where messages are put in order, in units of the plan's own: what is needed first
- * goes first. All 0: 1, a recomputation 0. Any lengths up to PLAN_PACE_MOST give an order that can run. */
+/* How long a stage's passes are taken to be where messages are put in order, in units of the plan's own: what is needed
+ * first goes first. All 0: 1, a recomputation 0. Any lengths up to PLAN_PACE_MOST give an order that can run. */
 enum { PLAN_PACE_MOST = 1024 };
 struct plan_pace {
   int32_t forward, rebuild, input, weight;
@@ -40,15 +40,15 @@ enum plan_tier { PLAN_TIERS(X) PLAN_TIER_COUNT };
 #undef X
 
 /* The activation block of one stage and micro-batch leaves its device after the forward and comes back before the
- * backward. Places are those of actions in a rank's order (0: its first). What takes memory does so with the start of an
- * action, and what gives it back does so with the end of one, so that memory follows from the order alone:
- *   the block may leave when action out_start has ended; its memory is given back when out_end has, and the action after
- *   that waits until the block is gone; its memory is taken again with the start of in_start, when it may come back.
- *   Another rank that keeps it takes memory with the start of its action peer_start; it gives that back when its action
- *   peer_end has ended, and the action after that waits until the block is gone.
- *   Host memory is taken with the start of the action after out_start (of out_end, if that is before), and given back at the
- *   end of the one that needs the block. On the way to disk it is given back when disk_start has ended already, and the action
- *   after that waits until the block is on disk; it is taken again with the start of disk_end. */
+ * backward. Places are those of actions in a rank's order (0: its first). What takes memory does so with the start of
+ * an action, and what gives it back does so with the end of one, so that memory follows from the order alone: the block
+ * may leave when action out_start has ended; its memory is given back when out_end has, and the action after that waits
+ * until the block is gone; its memory is taken again with the start of in_start, when it may come back. Another rank
+ * that keeps it takes memory with the start of its action peer_start; it gives that back when its action peer_end has
+ * ended, and the action after that waits until the block is gone. Host memory is taken with the start of the action
+ * after out_start (of out_end, if that is before), and given back at the end of the one that needs the block. On the
+ * way to disk it is given back when disk_start has ended already, and the action after that waits until the block is on
+ * disk; it is taken again with the start of disk_end. */
 struct plan_move {
   int32_t stage, micro;
   int32_t tier; /* enum plan_tier */
@@ -63,9 +63,9 @@ struct plan_action {
 };
 
 /* ---- The plan's content as lists ----
- * plan_create, plan_dup, plan_destroy, plan_pack, the hash and group /plan of plan.h5 are made from these. A new array is a
- * member of struct plan and one row of PLAN_ARRAYS; what else it needs is its meaning: a rule in plan_check, and who writes
- * and reads it.
+ * plan_create, plan_dup, plan_destroy, plan_pack, the hash and group /plan of plan.h5 are made from these. A new array
+ * is a member of struct plan and one row of PLAN_ARRAYS; what else it needs is its meaning: a rule in plan_check, and
+ * who writes and reads it.
  */
 
 /* Sizes of the arrays. */
@@ -75,7 +75,8 @@ struct plan_action {
 #define PLAN_FLAGS(X) X(clip) X(forward_only) X(recompute_early) X(free_order)
 
 /* Members of an array's element, as F(struct, member): numbers of 32 or 64 bits, no padding between them (plan.c proves
- * it), so that equal plans are equal bytes. Arrays of single numbers have the member of struct plan_int32 or plan_int64. */
+ * it), so that equal plans are equal bytes. Arrays of single numbers have the member of struct plan_int32 or
+ * plan_int64. */
 struct plan_int32 {
   int32_t value;
 };
@@ -146,8 +147,8 @@ struct plan {
   uint64_t hash;         /* of all the above, set by plan_freeze; 0: not frozen */
 };
 
-/* An empty plan with arrays of these sizes: one replica a stage, no limits, n_actions in the last rank's order until the
- * caller sets order_offset. Owned by the caller. */
+/* An empty plan with arrays of these sizes: one replica a stage, no limits, n_actions in the last rank's order until
+ * the caller sets order_offset. Owned by the caller. */
 struct plan *plan_create(int32_t n_layers, int32_t n_stages, int32_t n_ranks, int32_t n_micro, int64_t n_actions);
 struct plan *plan_dup(const struct plan *plan);
 void plan_destroy(struct plan **plan);
@@ -155,8 +156,8 @@ void plan_destroy(struct plan **plan);
 void plan_freeze(struct plan *plan);
 /* Who holds a stage, its parameters, gradients and updates: each of its replicas. */
 bool plan_holds(const struct plan *plan, int32_t stage, int32_t rank);
-/* Who does a micro-batch of a stage: one of those that hold it. Replica i does the micro-batches i, i + n, i + 2n, ... of n
- * replicas. */
+/* Who does a micro-batch of a stage: one of those that hold it. Replica i does the micro-batches i, i + n, i + 2n, ...
+ * of n replicas. */
 int32_t plan_find_rank(const struct plan *plan, int32_t stage, int32_t micro);
 /* The first of those that hold a stage, where one speaks for all: what they hold is the same. */
 int32_t plan_get_holder(const struct plan *plan, int32_t stage);
@@ -164,8 +165,8 @@ int32_t plan_get_holder(const struct plan *plan, int32_t stage);
 uint32_t plan_get_discarded(const struct plan *plan, int32_t layer, int32_t micro);
 /* True when some layer of the stage discards something: then the micro-batch has an R there. */
 bool plan_recomputes(const struct plan *plan, int32_t stage, int32_t micro);
-/* Takes memory for every array, cleared, by the sizes that the plan has; an array without elements is NULL. What the arrays
- * were before is forgotten. For plan_create and readers of plans. */
+/* Takes memory for every array, cleared, by the sizes that the plan has; an array without elements is NULL. What the
+ * arrays were before is forgotten. For plan_create and readers of plans. */
 void plan_allocate(struct plan *plan);
 /* Room for n rows of recomputation, cleared. */
 void plan_reserve_recompute(struct plan *plan, int32_t n);
@@ -174,29 +175,30 @@ void plan_reserve_moves(struct plan *plan, int32_t n);
 /* The move of a stage's block of a micro-batch, or NULL. */
 const struct plan_move *plan_find_move(const struct plan *plan, int32_t stage, int32_t micro);
 const char *plan_tier_get_name(enum plan_tier tier);
-/* Bytes of all that a stage keeps of a micro-batch until its backward, the hidden state that enters it included, whether it
- * moves or not: what a fraction of a block is of. */
+/* Bytes of all that a stage keeps of a micro-batch until its backward, the hidden state that enters it included,
+ * whether it moves or not: what a fraction of a block is of. */
 int64_t plan_measure_kept(const struct plan *plan, const struct model *model, int32_t stage, int32_t micro);
 /* The stage that holds a layer. */
 int32_t plan_get_stage(const struct plan *plan, int32_t layer);
 /* A plan of the same shape for other micro-batches of the same count (a step's real lengths), frozen if `plan` is. */
 struct plan *plan_dup_with_micro(const struct plan *plan, const struct micro_shape *micro);
 
-/* As bytes, for the broadcast: owned by the caller. Unpack makes a plan owned by the caller, the hash included; bytes that
- * are cut short, damaged (the hash tells, if the plan is frozen) or of another version are STATUS_FAILED. */
+/* As bytes, for the broadcast: owned by the caller. Unpack makes a plan owned by the caller, the hash included; bytes
+ * that are cut short, damaged (the hash tells, if the plan is frozen) or of another version are STATUS_FAILED. */
 void *plan_pack(const struct plan *plan, size_t *bytes);
 int plan_unpack(const void *data, size_t bytes, struct plan **plan);
 /* For readers of plans: sizes that can be, and offsets that go with them. STATUS_FAILED with what is wrong. */
 int plan_check_sizes(const struct plan *plan);
 int plan_check_offsets(const struct plan *plan);
 
-/* The rules that hold for every plan by itself: stages contiguous and complete, ranks in range, each F and B (or I and W)
- * of every stage and micro-batch exactly once on a rank that holds the stage (forwards only when forward_only), F, I and
- * W of a stage each in ascending micro-batch order (unless free_order), F before B, a block gone after its F and back
- * before what needs it. STATUS_FAILED with what is wrong. */
+/* The rules that hold for every plan by itself: stages contiguous and complete, ranks in range, each F and B (or I and
+ * W) of every stage and micro-batch exactly once on a rank that holds the stage (forwards only when forward_only), F, I
+ * and W of a stage each in ascending micro-batch order (unless free_order), F before B, a block gone after its F and
+ * back before what needs it. STATUS_FAILED with what is wrong. */
 int plan_check(const struct plan *plan);
 
-/* plan_forward.c: a plan for evaluation with the stages, ranks and limits of `plan`: forwards only, frozen. Owned by the caller. */
+/* plan_forward.c: a plan for evaluation with the stages, ranks and limits of `plan`: forwards only, frozen. Owned by
+ * the caller. */
 struct plan *plan_make_forward(const struct plan *plan, int32_t n_micro, const struct micro_shape *micro);
 
 #endif

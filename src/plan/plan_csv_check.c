@@ -1,5 +1,5 @@
-/* The rules that an order made elsewhere must keep before it becomes a plan. One function a rule. Tables never get larger
- * than the file: what could make them so (a far stage, many micro-batches) is refused first.
+/* The rules that an order made elsewhere must keep before it becomes a plan. One function a rule. Tables never get
+ * larger than the file: what could make them so (a far stage, many micro-batches) is refused first.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -4,9 +4,9 @@
 
 #include "plan/plan.h"
 
-/* The rules of moves, for a plan whose orders are right: one move a block, of a stage and micro-batch that there are; it
- * leaves after its forward, comes back before its first use (R, or B or I), and takes memory again no sooner than it has
- * given it back; the rank that keeps it is another one. STATUS_FAILED with what is wrong. */
+/* The rules of moves, for a plan whose orders are right: one move a block, of a stage and micro-batch that there are;
+ * it leaves after its forward, comes back before its first use (R, or B or I), and takes memory again no sooner than it
+ * has given it back; the rank that keeps it is another one. STATUS_FAILED with what is wrong. */
 int plan_check_moves(const struct plan *plan);
 
 /* Where its rank's order (0: the first action) has the forward of each stage and micro-batch, and the first action that

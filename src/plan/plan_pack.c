@@ -1,5 +1,5 @@
-/* A plan as bytes. One walk over its lists counts, writes and reads, so that the three cannot differ. The bytes are in the
- * machine's own order: they go from rank to rank of one job, never into a file.
+/* A plan as bytes. One walk over its lists counts, writes and reads, so that the three cannot differ. The bytes are in
+ * the machine's own order: they go from rank to rank of one job, never into a file.
  */
 #include <string.h>
 

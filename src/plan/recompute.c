@@ -124,7 +124,8 @@ static void shift_moves(struct plan *plan, const struct new_places *new) {
   }
 }
 
-/* The orders with an R before each backward of the stages and micro-batches that recompute; moves keep their actions. */
+/* The orders with an R before each backward of the stages and micro-batches that recompute; moves keep their actions.
+ */
 static void put_actions(struct plan *plan, const int32_t *n_micro) {
   bool *recomputes = MEM_NEW(bool, plan->n_stages);
   int64_t n = plan->n_actions, at = 0;

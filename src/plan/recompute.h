@@ -13,12 +13,13 @@ uint32_t recompute_get_named_ops(const struct layer *layer, const char *name);
 
 /* Names of the ops that can be discarded, "norm, qkv, ...", each once; owned by the caller. */
 char *recompute_list_ops(const struct model *model);
-/* What the first micro-batch discards on a stage: the name of a set, or of ops, "norm, activation"; "" for nothing. Owned by
- * the caller. */
+/* What the first micro-batch discards on a stage: the name of a set, or of ops, "norm, activation"; "" for nothing.
+ * Owned by the caller. */
 char *recompute_describe(const struct plan *plan, const struct model *model, int32_t stage);
 
 /* Adds to the plan: ops[n_layers] are discarded by all micro-batches of the layers of those stages for which
- * stages[stage] is true, and an R is put before the B or I of each that discards something. Once, before plan_freeze. */
+ * stages[stage] is true, and an R is put before the B or I of each that discards something. Once, before plan_freeze.
+ */
 void recompute_put(struct plan *plan, const uint32_t *ops, const bool *stages);
 /* The same for the first n_micro[stage] micro-batches of each stage alone. */
 void recompute_put_first(struct plan *plan, const uint32_t *ops, const int32_t *n_micro);

@@ -1,5 +1,5 @@
-/* Branch and bound: kinds by time for a byte, the cheapest first, many of a kind before few; what a branch costs at least is
- * the rest of the need filled up with fractions of items.
+/* Branch and bound: kinds by time for a byte, the cheapest first, many of a kind before few; what a branch costs at
+ * least is the rest of the need filled up with fractions of items.
  */
 #include "planner/knapsack.h"
 

@@ -1,5 +1,5 @@
-/* 1F1B, and what differs from it in how far forwards go ahead, in numbers: warm-up, and how long it takes with given times.
- * Serial. */
+/* 1F1B, and what differs from it in how far forwards go ahead, in numbers: warm-up, and how long it takes with given
+ * times. Serial. */
 #ifndef PENSTOCK_PLANNER_ONE_F_ONE_B_H
 #define PENSTOCK_PLANNER_ONE_F_ONE_B_H
 
@@ -21,8 +21,8 @@ struct one_f_one_b {
 /* All times 0, forwards ahead as in 1F1B; freed by one_f_one_b_free. */
 struct one_f_one_b one_f_one_b_create(int32_t n_stages, int32_t n_micro);
 void one_f_one_b_free(struct one_f_one_b *times);
-/* Seconds from the first forward to the end of the last backward, when every pass starts as soon as it can; INFINITY where a
- * stage waits for ever, having fewer forwards ahead than a later one. */
+/* Seconds from the first forward to the end of the last backward, when every pass starts as soon as it can; INFINITY
+ * where a stage waits for ever, having fewer forwards ahead than a later one. */
 double one_f_one_b_time(const struct one_f_one_b *times);
 
 #endif

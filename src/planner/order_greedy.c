@@ -1,5 +1,5 @@
-/* As every pass takes one unit, the pipeline goes in steps: each rank picks from what was done before the step, then all
- * picks are done. A stage's passes ascend, so that counts say all about what is ready.
+/* As every pass takes one unit, the pipeline goes in steps: each rank picks from what was done before the step, then
+ * all picks are done. A stage's passes ascend, so that counts say all about what is ready.
  */
 #include "planner/order_greedy.h"
 

@@ -46,8 +46,8 @@ static double get_length(const struct run *x, const struct plan_action *a) {
   }
 }
 
-/* A millionth of what an action takes on the average, 1 where all take none. Times that do not rise from one action to the next would
- * not tell which comes first, and what planners place by them could wait in circles. */
+/* A millionth of what an action takes on the average, 1 where all take none. Times that do not rise from one action to
+ * the next would not tell which comes first, and what planners place by them could wait in circles. */
 static double get_least(const struct run *x) {
   double sum = 0;
   int64_t n = x->plan->order_offset[x->plan->n_ranks];

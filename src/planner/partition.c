@@ -1,5 +1,5 @@
-/* Cuts the layers into stages: by cost, even, or as the deck's list says. Cuts are counted in half blocks of the configuration, so
- * that they may fall between the mixer and the feed-forward of a block.
+/* Cuts the layers into stages: by cost, even, or as the deck's list says. Cuts are counted in half blocks of the
+ * configuration, so that they may fall between the mixer and the feed-forward of a block.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,8 +19,8 @@ static int32_t count_blocks(const struct model *model) {
   return n;
 }
 
-/* The layer at which `halves` half blocks have passed, from layer `first` on, the cut before; the model's end counts the
- * head's side of the last block. */
+/* The layer at which `halves` half blocks have passed, from layer `first` on, the cut before; the model's end counts
+ * the head's side of the last block. */
 static int find_cut(const struct model *model, int64_t halves, int32_t first, int32_t *layer) {
   int32_t block = (int32_t)(halves / 2), l = first;
   while (l < model->n_layers && (model->layers[l].block < block && (l == 0 || model->layers[l].block >= 0))) l++;

@@ -1,5 +1,5 @@
-/* Dynamic programming over (stages, layers): first the least largest stage time, then, with no stage above it, the least sum
- * of squares, so that what one heavy layer leaves open is not left to chance.
+/* Dynamic programming over (stages, layers): first the least largest stage time, then, with no stage above it, the
+ * least sum of squares, so that what one heavy layer leaves open is not left to chance.
  */
 #include "planner/partition_auto.h"
 

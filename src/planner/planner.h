@@ -1,5 +1,5 @@
-/* Planners: one file each, one line in the registry (planner.c). A planner makes a plan or declines with a reason. Serial
- * code: no MPI, no HDF5, no device.
+/* Planners: one file each, one line in the registry (planner.c). A planner makes a plan or declines with a reason.
+ * Serial code: no MPI, no HDF5, no device.
  */
 #ifndef PENSTOCK_PLANNER_PLANNER_H
 #define PENSTOCK_PLANNER_PLANNER_H
@@ -11,8 +11,8 @@ struct cost;
 
 enum { PLAN_ALL_STAGES = INT32_MAX };
 
-/* What is asked for. All borrowed. Planners read the deck's choices, each in its own section and `pipeline`, from params; the
- * other members are what was found out from the deck, or what one planner asks of another. */
+/* What is asked for. All borrowed. Planners read the deck's choices, each in its own section and `pipeline`, from
+ * params; the other members are what was found out from the deck, or what one planner asks of another. */
 struct plan_request {
   const struct model *model;
   const struct params *params; /* NULL: only for planners that read nothing of it (not obscura) */
@@ -26,9 +26,10 @@ struct plan_request {
   const int64_t *host_limit, *disk_limit; /* the same for blocks that wait in host memory, and on disk */
   bool clip;
   /* What forwards discard. planner_run puts it into whatever plan a planner makes, unless that has its own.
-   * recompute_ops: a bit an op, [n_layers]; NULL: nothing. Planners that recompute themselves choose any part of that. recompute_stages: [n_recompute_stages] where, ascending; NULL:
-   * the first so many (PLAN_ALL_STAGES: all). recompute_as_needed is for request_plan: of these stages no more, from the
-   * first, than memory asks for. recompute_early: see struct plan. */
+   * recompute_ops: a bit an op, [n_layers]; NULL: nothing. Planners that recompute themselves choose any part of that.
+   * recompute_stages: [n_recompute_stages] where, ascending; NULL: the first so many (PLAN_ALL_STAGES: all).
+   * recompute_as_needed is for request_plan: of these stages no more, from the first, than memory asks for.
+   * recompute_early: see struct plan. */
   const uint32_t *recompute_ops;
   const int32_t *recompute_stages;
   int32_t n_recompute_stages;
@@ -63,25 +64,25 @@ bool planner_may_recompute(const struct plan_request *request, int32_t stage);
 /* Runs a planner by name, puts in the recomputation, checks and freezes the plan. */
 int planner_run(const char *name, const struct plan_request *request, struct plan **plan);
 
-/* partition.c: cuts the layers into stages as asked (n_stages x n_chunks of them; even: whole blocks, sizes differ by at most one, the larger ones
- * later; with two stages more than blocks, first and last have none; auto: by cost, see partition_auto.h, even where the request has none; list: as given, must
- * sum to the blocks, .5 cuts between mixer and feed-forward, 0 allowed on first and last stage). Embedding goes with the
- * first stage, head with the last. stages[n_stages x n_chunks] is filled in. STATUS_MISTAKE names sum and count ("sum 8,
- * model has 7"). */
+/* partition.c: cuts the layers into stages as asked (n_stages x n_chunks of them; even: whole blocks, sizes differ by
+ * at most one, the larger ones later; with two stages more than blocks, first and last have none; auto: by cost, see
+ * partition_auto.h, even where the request has none; list: as given, must sum to the blocks, .5 cuts between mixer and
+ * feed-forward, 0 allowed on first and last stage). Embedding goes with the first stage, head with the last.
+ * stages[n_stages x n_chunks] is filled in. STATUS_MISTAKE names sum and count ("sum 8, model has 7"). */
 int partition_make(const struct plan_request *request, struct plan_stage *stages);
 
 /* planner_start.c: what all planners begin with.
  * Stages a rank holds, at least 1, and stages of the whole plan. */
 int32_t planner_count_chunks(const struct plan_request *request);
 int32_t planner_count_stages(const struct plan_request *request);
-/* A plan with the request's stages, limits, micro-batches and clip; stage q on rank q mod n_ranks, no orders yet: room for
- * n_actions, all order_offset 0 but the last. STATUS_MISTAKE when the depth is not the number of ranks, or the layers cannot
- * be cut. Owned by the caller. */
+/* A plan with the request's stages, limits, micro-batches and clip; stage q on rank q mod n_ranks, no orders yet: room
+ * for n_actions, all order_offset 0 but the last. STATUS_MISTAKE when the depth is not the number of ranks, or the
+ * layers cannot be cut. Owned by the caller. */
 int planner_start(const struct plan_request *request, const char *name, int64_t n_actions, struct plan **plan);
 /* Name, clip, micro-batches and limits of the request: what is not the planner's choice. */
 void planner_fill(const struct plan_request *request, const char *name, struct plan *plan);
-/* Cuts `rows` rows of `length` tokens into micro-batches of `micro_batch` rows: the worst that a deck allows, all labels
- * there. Returns how many; *micro is owned by the caller. */
+/* Cuts `rows` rows of `length` tokens into micro-batches of `micro_batch` rows: the worst that a deck allows, all
+ * labels there. Returns how many; *micro is owned by the caller. */
 int32_t planner_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct micro_shape **micro);
 /* Where planners put a stage: stages go round over the ranks. (zb-v alone goes back the same way.) */
 int32_t planner_get_rank(const struct plan_request *request, int32_t stage);
@@ -90,28 +91,28 @@ int64_t planner_get_limit(const struct plan_request *request, int32_t rank);
 /* Adds a line to the request's notes, unless it is there. */
 void planner_note(const struct plan_request *request, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* order.c: the one generator behind GPipe and 1F1B and what is built on them (systems.md 1.2): warm-up count of forwards,
- * then backwards and forwards in turn. Appends 2m actions of one stage to `out`; returns how many. */
+/* order.c: the one generator behind GPipe and 1F1B and what is built on them (systems.md 1.2): warm-up count of
+ * forwards, then backwards and forwards in turn. Appends 2m actions of one stage to `out`; returns how many. */
 int64_t order_make_interleaved(int32_t stage, int32_t n_micro, int32_t warm_up, struct plan_action *out);
 /* The same where what goes ahead in the warm-up need not stay so many: before the backward of micro-batch j are
- * max(warm_up, j + steady) forwards. steady below warm_up: the first forwards are moved into the warm-up, the others keep the
- * places that they have with a warm-up of `steady`. Appends 2m actions. */
+ * max(warm_up, j + steady) forwards. steady below warm_up: the first forwards are moved into the warm-up, the others
+ * keep the places that they have with a warm-up of `steady`. Appends 2m actions. */
 int64_t order_make_ahead(int32_t stage, int32_t n_micro, int32_t warm_up, int32_t steady, struct plan_action *out);
-/* The same with the backward in two passes: after the input pass of micro-batch j the weight pass of j - delay and then the
- * next forward; what weight passes are left come last. Appends 3m actions. */
+/* The same with the backward in two passes: after the input pass of micro-batch j the weight pass of j - delay and then
+ * the next forward; what weight passes are left come last. Appends 3m actions. */
 int64_t order_make_split(int32_t stage, int32_t n_micro, int32_t warm_up, int32_t delay, struct plan_action *out);
 
-/* planner_linear.c: what planners with one stage a rank share: stage s on rank s, the partition as asked, each stage's order
- * made by order_make_interleaved from its warm-up count, or by order_make_split where get_delay is not NULL. Declines when
- * the stages are not as many as the ranks, or several a rank. */
+/* planner_linear.c: what planners with one stage a rank share: stage s on rank s, the partition as asked, each stage's
+ * order made by order_make_interleaved from its warm-up count, or by order_make_split where get_delay is not NULL.
+ * Declines when the stages are not as many as the ranks, or several a rank. */
 typedef int32_t planner_warm_up(int32_t stage, int32_t n_stages, int32_t n_micro);
 typedef int32_t planner_delay(int32_t stage);
 int planner_linear_make(const struct plan_request *request, const char *name, planner_warm_up *get_warm_up,
                         planner_delay *get_delay, struct plan **plan);
 
-/* planner_evaluate.c: seconds of a step of a plan as it would run, by the request's costs; INFINITY when it cannot run or does
- * not fit its limits. peaks (may be NULL): bytes of each rank's device, INT64_MAX where they are not known. The plan need not
- * be checked or frozen. */
+/* planner_evaluate.c: seconds of a step of a plan as it would run, by the request's costs; INFINITY when it cannot run
+ * or does not fit its limits. peaks (may be NULL): bytes of each rank's device, INT64_MAX where they are not known. The
+ * plan need not be checked or frozen. */
 double planner_evaluate(const struct plan_request *request, const struct plan *plan, int64_t *peaks);
 
 #endif

@@ -1,11 +1,11 @@
-/* AdaPipe (Sun et al., ASPLOS 2024): 1F1B in which every stage recomputes no more than its own limit asks for, and a partition
- * that takes into account what recomputation costs each stage.
+/* AdaPipe (Sun et al., ASPLOS 2024): 1F1B in which every stage recomputes no more than its own limit asks for, and a
+ * partition that takes into account what recomputation costs each stage.
  *
- * The partition is found from the last stage to the first: of the pipeline from stage s on, d stages deep, a micro-batch
- * takes the warm-up W to the first backward, each further one the slowest stage's M, and the ending E:
- *   W = f + max(W' + b', (d-1) f)   E = b + max(E' + f', (d-1) b)   M = max(M', f + b)   time = W + E + (m-d) M
- * with ' for stage s+1. For every first layer the cut with the least time is kept. That is an estimate: its result, the even
- * cut and the cost-balanced one are then timed exactly, and the fastest is taken (without costs the even one, if it fits).
+ * The partition is found from the last stage to the first: of the pipeline from stage s on, d stages deep, a
+ * micro-batch takes the warm-up W to the first backward, each further one the slowest stage's M, and the ending E: W =
+ * f + max(W' + b', (d-1) f)   E = b + max(E' + f', (d-1) b)   M = max(M', f + b)   time = W + E + (m-d) M with ' for
+ * stage s+1. For every first layer the cut with the least time is kept. That is an estimate: its result, the even cut
+ * and the cost-balanced one are then timed exactly, and the fastest is taken (without costs the even one, if it fits).
  */
 #include <math.h>
 #include <string.h>

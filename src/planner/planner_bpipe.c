@@ -1,8 +1,9 @@
-/* BPipe (Kim et al., ICML 2023): 1F1B in which the first stages keep part of their activation blocks on the ranks of the last
- * ones, so that no rank holds more than ceil((p + 2) / 2) blocks where stage 0 would hold p. Stage x < p/2 sends to the rank
- * of stage p-1-x the block that it needs last, and has it back before its backward. The order is that of 1F1B. So is the time
- * while a block moves within a forward and backwards take two forwards, for odd p; even p leave one slot spare for a pair of
- * ranks, in which blocks leave and come one after the other: the step is longer by about one transfer.
+/* BPipe (Kim et al., ICML 2023): 1F1B in which the first stages keep part of their activation blocks on the ranks of
+ * the last ones, so that no rank holds more than ceil((p + 2) / 2) blocks where stage 0 would hold p. Stage x < p/2
+ * sends to the rank of stage p-1-x the block that it needs last, and has it back before its backward. The order is that
+ * of 1F1B. So is the time while a block moves within a forward and backwards take two forwards, for odd p; even p leave
+ * one slot spare for a pair of ranks, in which blocks leave and come one after the other: the step is longer by about
+ * one transfer.
  */
 #include <math.h>
 
@@ -49,8 +50,9 @@ static void count_held(struct guests *g, int32_t rank) {
     for (int32_t k = g->moves[i].peer_start; k <= g->moves[i].peer_end; k++) g->held[k]++;
 }
 
-/* True when a block that leaves would wait on the keeper's side, at place `at`, for one that comes back, and that one on their own
- * side for the first, whose memory it takes or whose departure an action before its own return waits for. */
+/* True when a block that leaves would wait on the keeper's side, at place `at`, for one that comes back, and that one
+ * on their own side for the first, whose memory it takes or whose departure an action before its own return waits for.
+ */
 static bool changes_places(const struct guests *g, int32_t i, int32_t at, bool comes_after) {
   const struct plan_move *m = &g->moves[i];
   for (int32_t j = 0; j < g->n; j++) {
@@ -62,8 +64,8 @@ static bool changes_places(const struct guests *g, int32_t i, int32_t at, bool c
   return false;
 }
 
-/* What waits, and how long, if a guest comes only after action k, or is gone before it. Such waits close no circle while
- * all of them go from what starts sooner to what starts later. INFINITY: not possible. */
+/* What waits, and how long, if a guest comes only after action k, or is gone before it. Such waits close no circle
+ * while all of them go from what starts sooner to what starts later. INFINITY: not possible. */
 static double get_wait(const struct guests *g, int32_t i, int32_t k, bool comes_after) {
   const struct plan_move *m = &g->moves[i];
   int64_t own = g->plan->order_offset[plan_find_rank(g->plan, m->stage, m->micro)],
@@ -101,7 +103,8 @@ static bool make_room(struct guests *g, int32_t k) {
   return true;
 }
 
-/* Where a rank would hold more than it may, guests come later or go sooner. Returns the most blocks that it holds then. */
+/* Where a rank would hold more than it may, guests come later or go sooner. Returns the most blocks that it holds then.
+ */
 static int32_t keep_within(struct guests *g, int32_t rank, int32_t capacity) {
   int32_t most = 0;
   g->n_actions = (int32_t)(g->plan->order_offset[rank + 1] - g->plan->order_offset[rank]);

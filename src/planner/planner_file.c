@@ -1,5 +1,6 @@
-/* A plan made elsewhere: from a file of actions, or another run's plan. Which rank holds which stage and in which order it
- * works follows from the file; layers, micro-batches and limits from the request (layers from the plan, if it is one).
+/* A plan made elsewhere: from a file of actions, or another run's plan. Which rank holds which stage and in which order
+ * it works follows from the file; layers, micro-batches and limits from the request (layers from the plan, if it is
+ * one).
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Interleaved 1F1B: each rank holds several stages, p apart, so that a micro-batch passes it several times and the pipeline
- * fills in smaller steps. Forwards go in groups of p micro-batches, one chunk after the other; backwards the same with the
- * chunks reversed.
+/* Interleaved 1F1B: each rank holds several stages, p apart, so that a micro-batch passes it several times and the
+ * pipeline fills in smaller steps. Forwards go in groups of p micro-batches, one chunk after the other; backwards the
+ * same with the chunks reversed.
  */
 #include "base/error.h"
 #include "planner/planner.h"

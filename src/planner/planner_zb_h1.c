@@ -1,5 +1,5 @@
-/* ZB-H1: 1F1B with the backward in two passes; weight passes wait just long enough to fill what would be idle. Every stage
- * keeps the activations of p micro-batches, as 1F1B's first does.
+/* ZB-H1: 1F1B with the backward in two passes; weight passes wait just long enough to fill what would be idle. Every
+ * stage keeps the activations of p micro-batches, as 1F1B's first does.
  */
 #include "planner/planner.h"
 

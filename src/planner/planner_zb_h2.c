@@ -1,5 +1,5 @@
-/* ZB-H2: twice the forwards ahead, so that no stage is idle between its first forward and its last weight pass. The gain
- * shows across steps only, and where no global norm (optimizer.clip) stands between them.
+/* ZB-H2: twice the forwards ahead, so that no stage is idle between its first forward and its last weight pass. The
+ * gain shows across steps only, and where no global norm (optimizer.clip) stands between them.
  */
 #include "planner/planner.h"
 

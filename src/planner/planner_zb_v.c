@@ -1,9 +1,9 @@
 /* ZB-V: two stages a rank, the first going down the ranks and the second up again, so that the last rank turns a
- * micro-batch around by itself and the first rank's backward follows its forward. Keeps the activations of p micro-batches
- * (2p halves) on every rank and leaves (p-1)/2 of a micro-batch's forward idle.
+ * micro-batch around by itself and the first rank's backward follows its forward. Keeps the activations of p
+ * micro-batches (2p halves) on every rank and leaves (p-1)/2 of a micro-batch's forward idle.
  *
- * The shortest in unit times of several orders is taken: a regular one, which leaves nothing idle but the way to the last
- * rank when m is at least p, and for less two greedy ones.
+ * The shortest in unit times of several orders is taken: a regular one, which leaves nothing idle but the way to the
+ * last rank when m is at least p, and for less two greedy ones.
  */
 #include <string.h>
 
@@ -31,8 +31,8 @@ static void add_backward(struct regular *x, int chunk) {
   x->out[x->n++] = (struct plan_action){NODE_W, x->stages[chunk], x->backward[chunk]++};
 }
 
-/* As many forwards of the first chunk as fit until the first micro-batch is back; then both chunks' in turn; then backwards
- * of the second until the first chunk's can start; from there both chunks in turn, forward and backward. */
+/* As many forwards of the first chunk as fit until the first micro-batch is back; then both chunks' in turn; then
+ * backwards of the second until the first chunk's can start; from there both chunks in turn, forward and backward. */
 static int64_t lead_rank(int32_t rank, int32_t p, int32_t m, struct plan_action *out) {
   struct regular x = {.stages = {rank, 2 * p - 1 - rank}, .n_micro = m, .out = out};
   for (int32_t k = 0; k < 2 * (p - rank) - 1; k++) add_forward(&x, 0);

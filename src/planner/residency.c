@@ -28,8 +28,8 @@ static void find_blocks(const struct plan_action *order, struct store *s) {
     for (int32_t k = s->blocks[i].forward; k <= s->blocks[i].end; k++) s->held[k]++;
 }
 
-/* The block needed last of those that can have left when action `at` begins and need not be on their way back then, with
- * this many actions for either way. NULL: none. */
+/* The block needed last of those that can have left when action `at` begins and need not be on their way back then,
+ * with this many actions for either way. NULL: none. */
 static struct block *choose(const struct store *s, int32_t at, int32_t span) {
   struct block *last = NULL;
   for (int32_t i = 0; i < s->n_blocks; i++) {

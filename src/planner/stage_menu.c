@@ -1,5 +1,5 @@
-/* Units are what is discarded together: an activation and all ops that write it. Layers of a kind have the same units, so
- * there are few kinds of them. Where the costs or the sizes are of whole layers only, a layer is one unit.
+/* Units are what is discarded together: an activation and all ops that write it. Layers of a kind have the same units,
+ * so there are few kinds of them. Where the costs or the sizes are of whole layers only, a layer is one unit.
  */
 #include "planner/stage_menu.h"
 

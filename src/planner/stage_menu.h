@@ -1,5 +1,5 @@
-/* What a stage may discard (of request->recompute_ops, where the request lets it), and the cheapest way to discard enough of
- * it. Serial. */
+/* What a stage may discard (of request->recompute_ops, where the request lets it), and the cheapest way to discard
+ * enough of it. Serial. */
 #ifndef PENSTOCK_PLANNER_STAGE_MENU_H
 #define PENSTOCK_PLANNER_STAGE_MENU_H
 
@@ -11,8 +11,9 @@ struct stage_menu *stage_menu_create(const struct plan_request *request, const s
                                      int32_t stage);
 void stage_menu_destroy(struct stage_menu **menu);
 
-/* Chooses what layers first .. first+n-1 discard, so that the stage takes at most `limit` bytes and recomputation the least
- * time: *seconds of a micro-batch. ops[n_layers] (may be NULL) is filled in for these layers. False when it cannot fit. */
+/* Chooses what layers first .. first+n-1 discard, so that the stage takes at most `limit` bytes and recomputation the
+ * least time: *seconds of a micro-batch. ops[n_layers] (may be NULL) is filled in for these layers. False when it
+ * cannot fit. */
 bool stage_menu_choose(struct stage_menu *menu, const struct stage_need *need, int32_t first, int32_t n, int64_t limit,
                        double *seconds, uint32_t *ops);
 

@@ -1,5 +1,5 @@
-/* What any stage that a partition may cut would take of a rank: time from the request's costs, memory from the footprints.
- * Serial.
+/* What any stage that a partition may cut would take of a rank: time from the request's costs, memory from the
+ * footprints. Serial.
  */
 #ifndef PENSTOCK_PLANNER_STAGE_NEED_H
 #define PENSTOCK_PLANNER_STAGE_NEED_H
@@ -16,8 +16,8 @@ struct stage_need {
   int32_t copies;                      /* micro-batches kept at a time */
 };
 
-/* Bytes that a rank takes at most when `discarded` bytes of what each copy keeps are discarded. A backward has those of its
- * own micro-batch again; a forward no more of them than its largest layer's. */
+/* Bytes that a rank takes at most when `discarded` bytes of what each copy keeps are discarded. A backward has those of
+ * its own micro-batch again; a forward no more of them than its largest layer's. */
 int64_t stage_need_get_peak(const struct stage_need *need, int64_t discarded);
 /* The least bytes that have to be discarded for a limit, 0 for none; -1 when no number is enough. */
 int64_t stage_need_get_discarded(const struct stage_need *need, int64_t limit);

@@ -50,8 +50,8 @@ static void note_missing(struct counters *c, int i, const char *why) {
     snprintf(c->reason, sizeof c->reason, "PAPI cannot count %s on this machine (%s)", events[i].name, why);
 }
 
-/* Each has a set of its own, so that one that is missing takes no other with it. Inheriting is asked for before the event is
- * there, as PAPI wants. */
+/* Each has a set of its own, so that one that is missing takes no other with it. Inheriting is asked for before the
+ * event is there, as PAPI wants. */
 static int start_event(struct counters *c, int i) {
   int set = PAPI_NULL;
   PAPI_option_t option = {0};

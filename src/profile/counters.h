@@ -1,5 +1,5 @@
-/* Hardware counters of this process, all its threads together, through PAPI where it was there when the program was built
- * and the machine lets it. What cannot be counted is NaN, never 0.
+/* Hardware counters of this process, all its threads together, through PAPI where it was there when the program was
+ * built and the machine lets it. What cannot be counted is NaN, never 0.
  */
 #ifndef PENSTOCK_PROFILE_COUNTERS_H
 #define PENSTOCK_PROFILE_COUNTERS_H
@@ -10,8 +10,8 @@ enum { COUNTERS_CYCLES, COUNTERS_INSTRUCTIONS, COUNTERS_COUNT };
 
 struct counters;
 
-/* Starts what can be counted, each by itself. Threads that are made later are counted too. Never NULL: with nothing to count
- * all values are NaN. One at a time in a process. */
+/* Starts what can be counted, each by itself. Threads that are made later are counted too. Never NULL: with nothing to
+ * count all values are NaN. One at a time in a process. */
 struct counters *counters_open(void);
 void counters_close(struct counters **counters);
 /* True when at least one counts. */

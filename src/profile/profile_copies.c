@@ -1,5 +1,5 @@
-/* Copies between device and host as a step does them, all ranks at once: on the device's streams, beside computing, of memory
- * that no cache holds any more. Out, in, and both ways at once. */
+/* Copies between device and host as a step does them, all ranks at once: on the device's streams, beside computing, of
+ * memory that no cache holds any more. Out, in, and both ways at once. */
 #include <math.h>
 
 #include "base/error.h"
@@ -30,8 +30,8 @@ static bool copies_way(enum profile_copy_kind kind, enum copy_way way) {
   return kind == PROFILE_COPY_BOTH || (kind == PROFILE_COPY_OUT) == (way == COPY_OUT);
 }
 
-/* From the first start to the last end. The next ones go on behind in the buffers, which come to more than caches hold where
- * there is memory for that. */
+/* From the first start to the last end. The next ones go on behind in the buffers, which come to more than caches hold
+ * where there is memory for that. */
 static double measure(struct copies *c, enum profile_copy_kind kind) {
   struct device *device = c->work->device;
   double first = INFINITY, last = 0;

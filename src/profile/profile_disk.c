@@ -1,5 +1,5 @@
-/* Writing to and reading from the disk, all ranks at once, each a file of its own that has no name: whatever happens to the
- * program, none is left. */
+/* Writing to and reading from the disk, all ranks at once, each a file of its own that has no name: whatever happens to
+ * the program, none is left. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -32,14 +32,14 @@ double profile_get_most_all(const struct profile_work *w, double value);
 /* How often to repeat what has just taken `once` seconds on this rank, to use `budget` seconds; the same on all ranks.
  * Collective. */
 int profile_choose_repetitions_all(const struct profile_work *w, double once, double budget);
-/* Says what is measured now and how much time is left. Then all ranks agree on `status`; one that was told to stop makes it
- * STATUS_STOPPED. Collective. */
+/* Says what is measured now and how much time is left. Then all ranks agree on `status`; one that was told to stop
+ * makes it STATUS_STOPPED. Collective. */
 int profile_begin_all(struct profile_work *w, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Adds a line for people about what is missing. */
 void profile_note(struct profile_work *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Rank 0 gets the rows of `count` rows of `bytes` that the slowest rank has, `total` being each rank's time for them: in
- * `rows` itself. Collective. */
+/* Rank 0 gets the rows of `count` rows of `bytes` that the slowest rank has, `total` being each rank's time for them:
+ * in `rows` itself. Collective. */
 void profile_take_slowest_all(const struct profile_work *w, double total, void *rows, int64_t bytes);
 
 /* ---- profile_ops.c ---- */

@@ -1,5 +1,5 @@
-/* Messages between neighbouring ranks. Every rank sends to one neighbour and answers the other with an empty word, so no
- * clock but the sender's is read: a message takes what its word comes back after, less the way of the word.
+/* Messages between neighbouring ranks. Every rank sends to one neighbour and answers the other with an empty word, so
+ * no clock but the sender's is read: a message takes what its word comes back after, less the way of the word.
  */
 #include <stdlib.h>
 
@@ -26,8 +26,8 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Sizes of messages: a word, from 1 KiB to 4 MiB, and what a stage of the deck sends; those that the device has room for
- * twice. Ascending. */
+/* Sizes of messages: a word, from 1 KiB to 4 MiB, and what a stage of the deck sends; those that the device has room
+ * for twice. Ascending. */
 static int list_sizes(const struct profile_work *w, int64_t sizes[MOST_SIZES]) {
   const struct micro_shape *point = &w->config->points[0];
   int64_t hidden = footprint_boundary(w->config->model, *point);

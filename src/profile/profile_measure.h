@@ -1,6 +1,6 @@
 /* Measures a device for prediction: every op of every kind of layer in every pass, updates and norms, messages between
- * neighbouring ranks, copies and disk; see cost/profile.h for what comes out. All ranks measure the same at once, as they
- * share caches, memory and network in a step.
+ * neighbouring ranks, copies and disk; see cost/profile.h for what comes out. All ranks measure the same at once, as
+ * they share caches, memory and network in a step.
  *
  * Ops are timed in the executor's own walks over a few layers of the model, in device memory, from one op's end to the
  * next one's, so that all that a pass does is in some op's time and caches are as in a step.
@@ -34,12 +34,14 @@ struct profile_config {
   void *context;
 };
 
-/* Measures into `profile`, which is rank 0's (NULL elsewhere): rows of the same key are replaced, others kept. What could not
- * be measured, and why, is a line each of *notes (rank 0; "" when there is none, owned by the caller). Collective; the status
- * is the same on all ranks: STATUS_STOPPED after a signal, STATUS_MISTAKE on a device that does not compute. */
+/* Measures into `profile`, which is rank 0's (NULL elsewhere): rows of the same key are replaced, others kept. What
+ * could not be measured, and why, is a line each of *notes (rank 0; "" when there is none, owned by the caller).
+ * Collective; the status is the same on all ranks: STATUS_STOPPED after a signal, STATUS_MISTAKE on a device that does
+ * not compute. */
 int profile_measure_all(const struct profile_config *config, struct profile *profile, char **notes);
 
-/* profile_device.c: this machine's processor as the system names it, else its kind: a part of the text of profile->device. */
+/* profile_device.c: this machine's processor as the system names it, else its kind: a part of the text of
+ * profile->device. */
 enum { PROFILE_MOST_PROCESSOR = 256 };
 void profile_read_processor(char text[PROFILE_MOST_PROCESSOR]);
 /* The text of profile->device for this job, the same on all ranks; owned by the caller. Collective. */

@@ -63,8 +63,8 @@ static int repeat(struct profile_run *run, enum profile_run_way way, int n, doub
   return status;
 }
 
-/* The first time makes what the matrix library keeps for a shape, and touches pages: of what is short it tells nothing about
- * the next one. */
+/* The first time makes what the matrix library keeps for a shape, and touches pages: of what is short it tells nothing
+ * about the next one. */
 static int warm_up(struct profile_run *run, double *seconds) {
   int status = repeat(run, PROFILE_RUN_WARM, 1, seconds);
   return status || *seconds > LONG_SECONDS ? status : repeat(run, PROFILE_RUN_WARM, 1, seconds);
@@ -119,8 +119,8 @@ static void note_memory(struct profile_work *w, const struct profile_piece *piec
                point.length, layer_kind_get_name(piece->model->layers[piece->first_layer].kind), needed, limit);
 }
 
-/* True when the time that is left, and a little more, is too short for a point; all ranks together. What is short is always
- * measured. */
+/* True when the time that is left, and a little more, is too short for a point; all ranks together. What is short is
+ * always measured. */
 static bool is_late_all(const struct profile_work *w, struct micro_shape point, double per_token, double end) {
   double needed = (1 + PROFILE_LEAST_REPETITIONS) * per_token * count_tokens(point);
   double slack = 0.1 * w->config->seconds, left = end - clock_now();

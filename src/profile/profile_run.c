@@ -1,5 +1,5 @@
-/* A few layers in device memory, run as a stage is: buffers that live as in a step, the executor's walks, and a clock that
- * is read between two ops. */
+/* A few layers in device memory, run as a stage is: buffers that live as in a step, the executor's walks, and a clock
+ * that is read between two ops. */
 #include <math.h>
 #include <string.h>
 
@@ -264,8 +264,8 @@ static struct profile_op make_row(struct profile_run *run, enum layer_kind kind,
   return row;
 }
 
-/* Where a machine is disturbed now and then, most ops are not, but most passes are: medians of ops sum to less than a pass
- * takes. They are brought to the level of the passes' medians. */
+/* Where a machine is disturbed now and then, most ops are not, but most passes are: medians of ops sum to less than a
+ * pass takes. They are brought to the level of the passes' medians. */
 static void scale_rows(struct profile_run *run, const double sums[N_NODES], struct profile_op *rows, int n,
                        double *total) {
   double factors[N_NODES];

@@ -1,5 +1,5 @@
-/* Passes over parameters: what each layer's share of the norm and its update take, one layer after the other as at the end
- * of a step. */
+/* Passes over parameters: what each layer's share of the norm and its update take, one layer after the other as at the
+ * end of a step. */
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -171,13 +171,14 @@ static void choose_name(const struct checkpoint_index *index, int64_t step, char
     snprintf(name, size, "step-%08" PRId64 "-%d.h5", step, again);
 }
 
-/* Takes off the list what gives way to a new one: later steps and the same one (of a run that was continued from an earlier
- * step because they were damaged). */
+/* Takes off the list what gives way to a new one: later steps and the same one (of a run that was continued from an
+ * earlier step because they were damaged). */
 static void drop_later(struct checkpoint_index *index, int64_t step) {
   for (int64_t i = index->n - 1; i >= 0 && index->entries[i].step >= step; i--) checkpoint_keep_drop(index, i);
 }
 
-/* Gives the file its name. The index tells of it first, so that a file that is there but not listed is known for what it is. */
+/* Gives the file its name. The index tells of it first, so that a file that is there but not listed is known for what
+ * it is. */
 static int rename_announced(const struct save *save, struct checkpoint_index *index, const char *name) {
   checkpoint_index_add_loose(index, name);
   int status = checkpoint_index_write(save->folder, index);

@@ -53,8 +53,9 @@ struct checkpoint_job {
   float *data;
 };
 
-/* Calls work(context, job) for this rank's jobs, in rounds of about a GiB after which all ranks agree, so that a failure
- * stops all soon and nobody waits long without a sign of life. `bytes` are those of all jobs of this rank. Collective. */
+/* Calls work(context, job) for this rank's jobs, in rounds of about a GiB after which all ranks agree, so that a
+ * failure stops all soon and nobody waits long without a sign of life. `bytes` are those of all jobs of this rank.
+ * Collective. */
 int checkpoint_run_jobs_all(struct comm *comm, const struct checkpoint_job *jobs, int64_t n, const int64_t *bytes,
                             int (*work)(void *context, const struct checkpoint_job *job), void *context);
 
@@ -80,9 +81,9 @@ struct checkpoint_entry {
   double best_loss; /* that, when it is */
 };
 
-/* Beside the files that are listed, those that a save has in hand: the one that it is about to list, and those that it has
- * taken off the list and not removed yet. Should it be killed in between, the next life knows them and removes them; a file
- * that the index does not name at all is nobody's to remove. */
+/* Beside the files that are listed, those that a save has in hand: the one that it is about to list, and those that it
+ * has taken off the list and not removed yet. Should it be killed in between, the next life knows them and removes
+ * them; a file that the index does not name at all is nobody's to remove. */
 struct checkpoint_index {
   struct checkpoint_entry *entries; /* in ascending steps */
   int64_t n;
@@ -109,8 +110,8 @@ int checkpoint_verify(const char *path, const struct checkpoint_entry *entry, vo
 void checkpoint_keep_newest(struct checkpoint_index *index, struct checkpoint_keep keep);
 /* Takes the entry at a place off the list. */
 void checkpoint_keep_drop(struct checkpoint_index *index, int64_t at);
-/* Removes the loose files and writes the index without them; nothing when there are none. What cannot be removed stays loose,
- * with a warning. */
+/* Removes the loose files and writes the index without them; nothing when there are none. What cannot be removed stays
+ * loose, with a warning. */
 int checkpoint_keep_clean(const char *folder, struct checkpoint_index *index);
 
 /* checkpoint_read.c: checks every array of a file that is in no index against its own hash. */

@@ -1,6 +1,6 @@
 /* A run's times beside those that were predicted, as trace.h5 keeps them from the run's end on: tables /kinds and /ops,
- * attributes predicted_step_s, measured_step_s, predicted_bubble, measured_bubble, copy_cpu_s, compared_steps, cost_source,
- * cost_is_measured of the root. Seconds and counts are of one step, of all ranks together; NaN: not known.
+ * attributes predicted_step_s, measured_step_s, predicted_bubble, measured_bubble, copy_cpu_s, compared_steps,
+ * cost_source, cost_is_measured of the root. Seconds and counts are of one step, of all ranks together; NaN: not known.
  */
 #ifndef PENSTOCK_RECORD_COMPARISON_H
 #define PENSTOCK_RECORD_COMPARISON_H
@@ -48,8 +48,8 @@ int comparison_write(struct h5_file *file, const struct comparison *comparison);
 int comparison_copy(struct h5_file *from, struct h5_file *to);
 /* Takes an earlier life's out of a trace: the run goes on. */
 int comparison_clear(struct h5_file *file);
-/* Of a trace.h5; one that has none yet (the run goes on, or was killed) gives n_steps 0. Owned by the caller, also after a
- * failure. */
+/* Of a trace.h5; one that has none yet (the run goes on, or was killed) gives n_steps 0. Owned by the caller, also
+ * after a failure. */
 int comparison_read(const char *path, struct comparison *comparison);
 void comparison_fini(struct comparison *comparison);
 

@@ -155,7 +155,8 @@ static int match_header(const struct line *line) {
 
 static const char *skip_mark(const char *text) { return strncmp(text, "\xef\xbb\xbf", 3) ? text : text + 3; }
 
-/* Finds the header: *line, with *rest behind it. *n_named: our columns in it, 0 when the file has no line that counts. */
+/* Finds the header: *line, with *rest behind it. *n_named: our columns in it, 0 when the file has no line that counts.
+ */
 static int find_header(const char *path, const char *text, struct line *line, const char **rest, int *n_named) {
   *rest = skip_mark(text);
   *n_named = 0;
@@ -228,8 +229,8 @@ static void warn_odd(const char *path, const struct line *odd, int64_t n) {
            n == 1 ? "" : "s", bytes, odd->text);
 }
 
-/* What stays of the lines behind the header. Rows of later steps go, and nothing else; columns that the file did not have
- * yet are added, empty, to the rows that have all of its own. */
+/* What stays of the lines behind the header. Rows of later steps go, and nothing else; columns that the file did not
+ * have yet are added, empty, to the rows that have all of its own. */
 static void keep_rows(const char *path, const char *rest, int64_t last_step, int n_fields, const char *commas,
                       struct kept *kept) {
   struct line line, odd = {0};
@@ -283,7 +284,8 @@ static int put_content(const char *path, const char *old, struct kept *kept) {
   return disk_write_text(path, kept->text);
 }
 
-/* What stands behind a zero byte is out of reach (a file system that lost power leaves such); it stays under another name. */
+/* What stands behind a zero byte is out of reach (a file system that lost power leaves such); it stays under another
+ * name. */
 static int keep_unreadable(const char *path, const char *text) {
   struct stat found;
   char *kept = NULL;

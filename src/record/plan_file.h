@@ -1,6 +1,6 @@
-/* plan.h5: the plan in group /plan, and for people and their scripts the plan and its graph as tables /nodes /edges /layers
- * /stages /replicas /microbatches /recompute /moves /moved /swap /limits /peaks /costs, with attributes format, version,
- * planner, hash, n_ranks, the plan's flags, predicted_step_s, cost_source, deck, model. By one rank alone.
+/* plan.h5: the plan in group /plan, and for people and their scripts the plan and its graph as tables /nodes /edges
+ * /layers /stages /replicas /microbatches /recompute /moves /moved /swap /limits /peaks /costs, with attributes format,
+ * version, planner, hash, n_ranks, the plan's flags, predicted_step_s, cost_source, deck, model. By one rank alone.
  */
 #ifndef PENSTOCK_RECORD_PLAN_FILE_H
 #define PENSTOCK_RECORD_PLAN_FILE_H
@@ -109,8 +109,8 @@ struct plan_file {
 int plan_file_read(const char *path, struct plan_file *file);
 void plan_file_fini(struct plan_file *file);
 
-/* The plan that a file holds, frozen, owned by the caller. STATUS_MISTAKE when it is not the plan that was written: its hash
- * tells. (Up to version 4 the hash was made of other bytes: there it is not compared.) */
+/* The plan that a file holds, frozen, owned by the caller. STATUS_MISTAKE when it is not the plan that was written: its
+ * hash tells. (Up to version 4 the hash was made of other bytes: there it is not compared.) */
 int plan_file_load(const char *path, const struct plan_file *file, struct plan **plan);
 
 #endif

@@ -1,5 +1,5 @@
-/* Group /plan of plan.h5: the plan itself, exactly, made from the lists of plan.h. The file's other tables are for people and
- * their scripts. Only for plan_file*.c.
+/* Group /plan of plan.h5: the plan itself, exactly, made from the lists of plan.h. The file's other tables are for
+ * people and their scripts. Only for plan_file*.c.
  */
 #ifndef PENSTOCK_RECORD_PLAN_FILE_ARRAYS_H
 #define PENSTOCK_RECORD_PLAN_FILE_ARRAYS_H
@@ -8,8 +8,8 @@ struct h5_file;
 struct plan;
 
 int plan_file_write_plan(struct h5_file *file, const struct plan *plan);
-/* Sizes and arrays; flags, name and hash are attributes of the file and left to the caller. The plan is owned by the caller
- * and not checked, but for its sizes and offsets. */
+/* Sizes and arrays; flags, name and hash are attributes of the file and left to the caller. The plan is owned by the
+ * caller and not checked, but for its sizes and offsets. */
 int plan_file_read_plan(struct h5_file *file, struct plan **plan);
 
 #endif

@@ -1,5 +1,5 @@
-/* The tables of plan.h5 about moves: /moves and /moved, from which they are made again, and /swap, which sums them up by stage.
- * Only for plan_file.c.
+/* The tables of plan.h5 about moves: /moves and /moved, from which they are made again, and /swap, which sums them up
+ * by stage. Only for plan_file.c.
  */
 #ifndef PENSTOCK_RECORD_PLAN_FILE_MOVES_H
 #define PENSTOCK_RECORD_PLAN_FILE_MOVES_H

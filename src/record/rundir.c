@@ -74,7 +74,8 @@ static int check_targets(const struct rundir *dir) {
   return status;
 }
 
-/* Of a start that fails before the caller has the folder: the STATUS of the life before must not stand. Keeps the message. */
+/* Of a start that fails before the caller has the folder: the STATUS of the life before must not stand. Keeps the
+ * message. */
 static void note_failure(const struct rundir *dir, int status) {
   char *reason = mem_strdup(error_text()), *text = mem_format("FAILED %s", reason);
   (void)rundir_write_status(dir, text);

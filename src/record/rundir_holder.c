@@ -1,9 +1,9 @@
 /* Who holds the lock of a run folder, and whether that one can still be running.
  *
- * A holder on this host is asked of the kernel. One on another host can only be judged by its sign of life, the time of its
- * lock file, which a thread of it renews every RUNDIR_BEAT_SECONDS whatever it computes. After a crash of a node the batch
- * system starts the same job again elsewhere: its own earlier life is believed dead sooner than a stranger is, but never
- * while it beats, since two runs of one job may have been given one folder by mistake.
+ * A holder on this host is asked of the kernel. One on another host can only be judged by its sign of life, the time of
+ * its lock file, which a thread of it renews every RUNDIR_BEAT_SECONDS whatever it computes. After a crash of a node
+ * the batch system starts the same job again elsewhere: its own earlier life is believed dead sooner than a stranger
+ * is, but never while it beats, since two runs of one job may have been given one folder by mistake.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +22,8 @@
 #include "record/rundir_impl.h"
 #include "store/disk.h"
 
-/* What batch systems tell a job. The number of a task tells the jobs of an array apart where they share one id; the count of
- * starts, where there is one, tells lives of a job apart. The first system that is there counts. */
+/* What batch systems tell a job. The number of a task tells the jobs of an array apart where they share one id; the
+ * count of starts, where there is one, tells lives of a job apart. The first system that is there counts. */
 static const struct {
   const char *id, *task, *starts;
 } batch_systems[] = {
@@ -40,7 +40,8 @@ static const struct {
 
 /* ---- who am I, who is that ---- */
 
-/* Start of a process in clock ticks after boot; 0 when there is none, or one that has ended and was not asked for yet. */
+/* Start of a process in clock ticks after boot; 0 when there is none, or one that has ended and was not asked for yet.
+ */
 static unsigned long long get_start(long pid) {
   char *path = mem_format("/proc/%ld/stat", pid), text[1024] = "";
   int descriptor = open(path, O_RDONLY | O_CLOEXEC);
@@ -107,7 +108,8 @@ static bool is_flocked(const char *path) {
   return locked;
 }
 
-/* When the file was touched last; false when it is gone. It is opened, so that a network file system asks its server. */
+/* When the file was touched last; false when it is gone. It is opened, so that a network file system asks its server.
+ */
 static bool get_beat(const char *path, struct timespec *beat) {
   struct stat found;
   int descriptor = open(path, O_RDONLY | O_CLOEXEC);

@@ -50,7 +50,8 @@ int rundir_check_lock(const char *path);
 /* The lock of this run is in its folder. */
 bool rundir_holds_lock(const struct rundir *dir);
 
-/* metrics_json.c: takes rows of steps above last_step and a broken last line away. *last: the last step that stays, 0: none. */
+/* metrics_json.c: takes rows of steps above last_step and a broken last line away. *last: the last step that stays, 0:
+ * none. */
 int metrics_json_cut(const char *path, int64_t last_step, int64_t *last);
 
 #endif

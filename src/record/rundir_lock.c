@@ -1,12 +1,12 @@
 /* One job at a time in a run folder, on any file system.
  *
  * The lock is a file `.lock.N` that says who holds it; making it with O_EXCL is what decides, so two jobs that start at
- * once compete for one name and one wins. A lock whose holder is dead is not reused: its successor takes the name N+1, for
- * which again one job wins, and then removes the dead ones. Who has made a file looks again and gives way when another
- * live one is there. flock is held as well where it works, and believed only when it says that somebody lives.
+ * once compete for one name and one wins. A lock whose holder is dead is not reused: its successor takes the name N+1,
+ * for which again one job wins, and then removes the dead ones. Who has made a file looks again and gives way when
+ * another live one is there. flock is held as well where it works, and believed only when it says that somebody lives.
  *
- * The folder is held open as long as the run lasts. By that a run knows its folder, whatever name it has meanwhile, and by
- * the lock in it that the folder is still its own.
+ * The folder is held open as long as the run lasts. By that a run knows its folder, whatever name it has meanwhile, and
+ * by the lock in it that the folder is still its own.
  */
 #include <dirent.h>
 #include <errno.h>

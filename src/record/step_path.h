@@ -21,9 +21,9 @@ struct step_path {
   double seconds[NODE_KIND_COUNT]; /* of each kind; of a simulated step they sum to its end */
 };
 
-/* From the row that ends last back to the one whose end let it start (node_row.after), and so on: all rows of one step, each
- * node once, in any order. on_path[i] (may be NULL, [n]): row i is on it. Rows of older files know of no other: there the path is the
- * last row alone. */
+/* From the row that ends last back to the one whose end let it start (node_row.after), and so on: all rows of one step,
+ * each node once, in any order. on_path[i] (may be NULL, [n]): row i is on it. Rows of older files know of no other:
+ * there the path is the last row alone. */
 struct step_path step_path_find(const struct node_row *rows, int64_t n, bool *on_path);
 void step_path_fini(struct step_path *path);
 

@@ -208,8 +208,8 @@ static void settle_steps(struct node_row *rows, int64_t n) {
   }
 }
 
-/* A new file's tables get chunks of about what a flush brings: its last chunks are packed anew at every flush, and many small
- * ones take more room. */
+/* A new file's tables get chunks of about what a flush brings: its last chunks are packed anew at every flush, and many
+ * small ones take more room. */
 static int fit_chunks(struct trace *trace, int t, int64_t n) {
   if (n == 0) return STATUS_OK;
   trace->chunks[t] = n;

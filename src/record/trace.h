@@ -1,11 +1,11 @@
 /* trace.h5: what really ran, written by rank 0. /nodes as in plan.h5, one row a node a step; /steps; /peaks, all in
- * ascending steps; at the end what comparison.h says; attributes format, version, n_ranks, hosts. Rows are gathered from all
- * ranks and appended every run.trace_every steps, then flushed; a killed writer loses at most what was not flushed, and the file
- * stays readable. trace_read.h reads it.
+ * ascending steps; at the end what comparison.h says; attributes format, version, n_ranks, hosts. Rows are gathered
+ * from all ranks and appended every run.trace_every steps, then flushed; a killed writer loses at most what was not
+ * flushed, and the file stays readable. trace_read.h reads it.
  *
  * A file that would pass run.trace_limit is written anew, a quarter as large: of its steps the first few, the last
- * TRACE_LAST_STEPS and every K-th between stay (fewer where a step is large), K a power of two that doubles as the run goes on
- * (trace_thin.h). /steps is whole as long as it is an eighth of the limit at most.
+ * TRACE_LAST_STEPS and every K-th between stay (fewer where a step is large), K a power of two that doubles as the run
+ * goes on (trace_thin.h). /steps is whole as long as it is an eighth of the limit at most.
  */
 #ifndef PENSTOCK_RECORD_TRACE_H
 #define PENSTOCK_RECORD_TRACE_H
@@ -48,8 +48,8 @@ int trace_add(struct trace *trace, const struct dag *dag, const struct trace_spa
 /* Gathers all ranks' rows to rank 0, appends and flushes. When the disk fails, the rows given since the last flush are
  * lost and named, the file stays as it was, and the next flush tries again with the rows after them. Collective. */
 int trace_flush_all(struct trace *trace);
-/* Appends and flushes what rank 0 itself holds, without any communication: for the end of a broken job. Nothing on other
- * ranks; failures are ignored. */
+/* Appends and flushes what rank 0 itself holds, without any communication: for the end of a broken job. Nothing on
+ * other ranks; failures are ignored. */
 void trace_flush_alone(struct trace *trace);
 /* Adds what was predicted beside what was measured (comparison.h); rank 0 alone, written by the next flush. */
 int trace_put_comparison(struct trace *trace, const struct comparison *comparison);

@@ -13,9 +13,9 @@ struct trace_content {
   int64_t n_ranks; /* of the job that wrote last; a broken one may have left steps with rank 0's rows alone */
 };
 
-/* Reads the last n_steps steps, fewer when there are fewer. A file that is being written to is read again when a write came
- * in between. A trace without steps is STATUS_OK with n_steps 0; no file, or one that is no trace, is STATUS_MISTAKE. The
- * content is owned by the caller. */
+/* Reads the last n_steps steps, fewer when there are fewer. A file that is being written to is read again when a write
+ * came in between. A trace without steps is STATUS_OK with n_steps 0; no file, or one that is no trace, is
+ * STATUS_MISTAKE. The content is owned by the caller. */
 int trace_read(const char *path, int64_t n_steps, struct trace_content *content);
 void trace_content_fini(struct trace_content *content);
 

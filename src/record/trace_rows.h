@@ -8,8 +8,8 @@
 
 struct rows_table;
 
-/* /nodes: an action of a rank; -1 where a number does not apply. Of a message, `stage` is this rank's and `peer` the other
- * rank. Times in seconds from the start of the step, rank 0's clock; NaN: not known. */
+/* /nodes: an action of a rank; -1 where a number does not apply. Of a message, `stage` is this rank's and `peer` the
+ * other rank. Times in seconds from the start of the step, rank 0's clock; NaN: not known. */
 struct node_row {
   int32_t step, node, rank, position;
   int8_t stream, kind; /* enum stream, enum node_kind */

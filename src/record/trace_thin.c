@@ -67,8 +67,8 @@ static int list_steps(struct h5_file *file, const struct rows_table *table, int3
   return status;
 }
 
-/* Chooses for every table. Steps of /nodes are those of /peaks, which has far fewer rows. What rows take differs little from
- * step to step. */
+/* Chooses for every table. Steps of /nodes are those of /peaks, which has far fewer rows. What rows take differs little
+ * from step to step. */
 static int choose(struct h5_file *old, int64_t target, int64_t every, struct trace_choice choices[N_TABLES]) {
   int64_t nodes = 0, peaks = 0, lines = 0, n, n_lines;
   int32_t *steps = NULL, *all = NULL;

@@ -13,15 +13,16 @@ struct trace_choice {
   int64_t n_last; /* steps from `last` on */
 };
 bool trace_choice_keeps(const struct trace_choice *choice, int64_t step);
-/* For n ascending steps of which at most `most` are to stay, at least the last one: up to TRACE_LAST_STEPS last ones, a few
- * first ones, and as many between as there is room for, at a distance that is a power of two and at least `every`, that of the
- * last time: what stayed then lies no closer. */
+/* For n ascending steps of which at most `most` are to stay, at least the last one: up to TRACE_LAST_STEPS last ones, a
+ * few first ones, and as many between as there is room for, at a distance that is a power of two and at least `every`,
+ * that of the last time: what stayed then lies no closer. */
 struct trace_choice trace_choose(const int32_t *steps, int64_t n, int64_t most, int64_t every);
 
-/* Writes a file with what stays of `old`, a quarter of `limit` bytes or less (more where one step alone takes more), puts it in
- * the place of path and of *file, and closes the old one. What was written to the old one and not flushed is in the new one.
- * chunks: rows of a chunk of /nodes, /peaks, /steps. *choice: what stays of /nodes and /peaks, its `every` before and after; /steps
- * stays whole while it takes little. On failure *file and the disk are as before. By one rank alone. */
+/* Writes a file with what stays of `old`, a quarter of `limit` bytes or less (more where one step alone takes more),
+ * puts it in the place of path and of *file, and closes the old one. What was written to the old one and not flushed is
+ * in the new one. chunks: rows of a chunk of /nodes, /peaks, /steps. *choice: what stays of /nodes and /peaks, its
+ * `every` before and after; /steps stays whole while it takes little. On failure *file and the disk are as before. By
+ * one rank alone. */
 int trace_thin(struct h5_file **file, const char *path, int64_t limit, const int64_t chunks[3],
                int (*write_attributes)(void *context, struct h5_file *file), void *context,
                struct trace_choice *choice);

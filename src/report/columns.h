@@ -1,7 +1,7 @@
 /* Large steps in few columns: what share of each column's time went into what. Serial.
  *
- * What is drawn of a column stands for these shares: a stack of their heights in pictures; in text, where a column is one
- * letter, a choice by which letters are as frequent over a few columns as their times are long.
+ * What is drawn of a column stands for these shares: a stack of their heights in pictures; in text, where a column is
+ * one letter, a choice by which letters are as frequent over a few columns as their times are long.
  */
 #ifndef PENSTOCK_REPORT_COLUMNS_H
 #define PENSTOCK_REPORT_COLUMNS_H
@@ -21,12 +21,13 @@ void columns_clear(struct columns *columns);
 /* Adds the time of a node to the columns that it lies in, as class `class`. */
 void columns_add(struct columns *columns, double start_s, double end_s, int class);
 
-/* A class for each column, -1: idle. The error of each choice is carried on, so that over any run of columns each class is
- * chosen as often as its shares sum to, within about one; a class of which a column has nothing is not chosen for it. */
+/* A class for each column, -1: idle. The error of each choice is carried on, so that over any run of columns each class
+ * is chosen as often as its shares sum to, within about one; a class of which a column has nothing is not chosen for
+ * it. */
 void columns_choose(const struct columns *columns, int *chosen);
 
-/* Which of its rank's stages a stage is, from 0 in ascending order: [*n_stages], owned by the caller. *n_chunks: the most
- * stages of a rank. */
+/* Which of its rank's stages a stage is, from 0 in ascending order: [*n_stages], owned by the caller. *n_chunks: the
+ * most stages of a rank. */
 int32_t *columns_find_chunks(const struct node_row *rows, int64_t n_rows, int32_t *n_stages, int32_t *n_chunks);
 
 #endif

@@ -1,5 +1,5 @@
-/* What was predicted beside what was measured, for people: in the log of a run and in its report. Texts end with a newline and
- * are owned by the caller. */
+/* What was predicted beside what was measured, for people: in the log of a run and in its report. Texts end with a
+ * newline and are owned by the caller. */
 #ifndef PENSTOCK_REPORT_COMPARE_TEXT_H
 #define PENSTOCK_REPORT_COMPARE_TEXT_H
 

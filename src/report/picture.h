@@ -15,9 +15,9 @@ struct picture {
   struct timeline timelines[2];
 };
 
-/* trace, plan: paths, NULL for one that is not to be read; a plan that cannot be read is left out with a warning where there is
- * a trace. step: of the trace. Without any times it is STATUS_MISTAKE. The
- * picture is the caller's to fini, on success. */
+/* trace, plan: paths, NULL for one that is not to be read; a plan that cannot be read is left out with a warning where
+ * there is a trace. step: of the trace. Without any times it is STATUS_MISTAKE. The picture is the caller's to fini, on
+ * success. */
 int picture_read(const char *name, const char *trace, const char *plan, int64_t step, struct picture *picture);
 void picture_fini(struct picture *picture);
 
@@ -28,12 +28,12 @@ double picture_get_seconds(const struct picture *picture);
 char *picture_format(const struct picture *picture);
 
 /* The writers leave errors of the stream to whoever closes it.
- * report_svg.c: timelines, memory over time against the limit, parts of each rank's step. standalone: a file of its own,
- * else to be put into HTML. */
+ * report_svg.c: timelines, memory over time against the limit, parts of each rank's step. standalone: a file of its
+ * own, else to be put into HTML. */
 enum { SVG_LEFT = 70, SVG_PLOT = 1000, SVG_RIGHT = 170 };
 void picture_write_svg(FILE *out, const struct picture *picture, bool standalone);
-/* report_data.c: the nodes of a timeline that is drawn in columns, for the script of a page, to the scale of `seconds`; as many
- * as a page may hold. */
+/* report_data.c: the nodes of a timeline that is drawn in columns, for the script of a page, to the scale of `seconds`;
+ * as many as a page may hold. */
 enum picture_detail { PICTURE_ALL, PICTURE_COMPUTE /* no messages */, PICTURE_COLUMNS /* none */ };
 enum picture_detail picture_write_data(FILE *out, const struct timeline *timeline, double seconds);
 /* report_chrome.c: trace events, microseconds; process = rank, thread = stream; a prediction's processes come after the

@@ -232,8 +232,8 @@ static void print_run(FILE *out, const struct dag *dag, const struct step_path_r
   fputc('\n', out);
 }
 
-/* The chain that ends last, each node of it after the one that let it start. Runs without time of their own (messages that
- * take none) are not worth a line. */
+/* The chain that ends last, each node of it after the one that let it start. Runs without time of their own (messages
+ * that take none) are not worth a line. */
 static void print_critical_path(FILE *out, const struct plan_report *r) {
   struct step_path path = plan_report_find_path(r);
   fprintf(out, "\ncritical path: %" PRId64 " nodes,", path.n_nodes);

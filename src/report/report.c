@@ -55,8 +55,8 @@ static int64_t find_complete_end(const struct trace_content *c) {
   return c->n_nodes;
 }
 
-/* The rows of the steps to report, *first to end-1: as many as asked for, from the end, all on as many ranks as the last
- * one. */
+/* The rows of the steps to report, *first to end-1: as many as asked for, from the end, all on as many ranks as the
+ * last one. */
 static void find_range(const struct trace_content *c, int64_t steps, int64_t *first, int64_t *end, int32_t *n_ranks) {
   int64_t n = 0;
   *n_ranks = 0;

@@ -1,13 +1,12 @@
 /* Where time and memory of a run went, rank by rank, from its trace.h5 and plan.h5. Serial.
  *
- * A step lasts from its start (or the first compute node, where a rank began earlier) to the end of the last rank's last
- * node. What a rank does in it is cut into five parts that sum to the step by construction. A rank's compute nodes are busy;
- * each idle time before one of them, and the one after the last, is cut in four:
- *   bubble  until what the next node needs of another rank has been made (before an update: the last pass of any rank, when
- *           the gradient norm stands before it; at the end of the step: the last compute node of any rank)
- *   wait    from then until the message with it has arrived, or this rank's own send that holds the node up has ended
- *   offload from then until the block of activations that holds the node up has left or come back
- *   other   the rest
+ * A step lasts from its start (or the first compute node, where a rank began earlier) to the end of the last rank's
+ * last node. What a rank does in it is cut into five parts that sum to the step by construction. A rank's compute nodes
+ * are busy; each idle time before one of them, and the one after the last, is cut in four: bubble  until what the next
+ * node needs of another rank has been made (before an update: the last pass of any rank, when the gradient norm stands
+ * before it; at the end of the step: the last compute node of any rank) wait    from then until the message with it has
+ * arrived, or this rank's own send that holds the node up has ended offload from then until the block of activations
+ * that holds the node up has left or come back other   the rest
  */
 #ifndef PENSTOCK_REPORT_REPORT_H
 #define PENSTOCK_REPORT_REPORT_H
@@ -49,15 +48,16 @@ struct report_rank {
   REPORT_PARTS(X)
 #undef X
   double kinds[NODE_KIND_COUNT]; /* of busy: seconds of each kind of compute node */
-  /* Blocks of activations that leave the device for a later backward, their bytes, and seconds that the rank sends and copies
-   * blocks, its own and others', both ways; those of them that its compute waited for; by step. */
+  /* Blocks of activations that leave the device for a later backward, their bytes, and seconds that the rank sends and
+   * copies blocks, its own and others', both ways; those of them that its compute waited for; by step. */
   double blocks, block_bytes, block_seconds, block_exposed;
   int64_t peak_bytes, limit_bytes; /* device; peak -1: not in the trace; limit INT64_MAX: none, or no plan.h5 */
   int64_t host_bytes, host_limit, disk_bytes, disk_limit; /* the same of what blocks wait in; 0: none did */
 };
 
-/* The blocks of one stage, mean over the steps. Exposed: of their time, when compute was idle and a block's coming back or
- * leaving is what ended that; the rest is hidden. Theirs is the time of the end that sends, copies, writes or reads. */
+/* The blocks of one stage, mean over the steps. Exposed: of their time, when compute was idle and a block's coming back
+ * or leaving is what ended that; the rest is hidden. Theirs is the time of the end that sends, copies, writes or reads.
+ */
 struct report_stage {
   int32_t rank;            /* that the blocks leave; -1: none does */
   double blocks, bytes;    /* that leave the device */
@@ -96,16 +96,16 @@ struct report {
   struct report_stage *stages;            /* [n_stages] */
   int64_t n_late;                         /* nodes late by more than 1 % of their step and 0.1 ms */
   struct report_late worst[REPORT_WORST]; /* the first min(n_late, REPORT_WORST) are set, worst first */
-  char *
-      picture; /* of the typical step: for each rank REPORT_PICTURE_COLUMNS letters, as columns_choose has them: of kinds
-                  * of nodes, lower case for a rank's odd chunks, '.' idle; n_ranks strings one after the other, each
-                  * NUL-terminated */
+  char *picture; /* of the typical step: for each rank REPORT_PICTURE_COLUMNS letters, as columns_choose has them: of
+                  * kinds of nodes, lower case for a rank's odd chunks, '.' idle; n_ranks strings one after the other,
+                  * each NUL-terminated */
 };
 
 /* Reads a run folder, of a run that goes on, has ended or was killed. steps: how many of the last steps in the trace to
- * read; 0: the last REPORT_DEFAULT_STEPS, without the first of the run (which warms up) when there are others. Only steps on
- * as many ranks as the last one count. STATUS_MISTAKE when the folder has no trace or no step in it, naming what to set; a
- * plan.h5 that cannot be read is left out with a warning. The report is the caller's to fini, on success. */
+ * read; 0: the last REPORT_DEFAULT_STEPS, without the first of the run (which warms up) when there are others. Only
+ * steps on as many ranks as the last one count. STATUS_MISTAKE when the folder has no trace or no step in it, naming
+ * what to set; a plan.h5 that cannot be read is left out with a warning. The report is the caller's to fini, on
+ * success. */
 int report_read(const char *folder, int64_t steps, struct report *report);
 void report_fini(struct report *report);
 
@@ -119,13 +119,13 @@ char *report_format_json(const struct report *report);
 
 const char *report_cause_get_text(enum report_cause cause);
 
-/* Writes FOLDER/report.html, atomically: pictures of a plan and of the folder's trace.h5, whichever hold times. plan: its
- * path, NULL: the folder's plan.h5. report: of the folder, NULL where it is not at hand. step: of the trace, 0: the
+/* Writes FOLDER/report.html, atomically: pictures of a plan and of the folder's trace.h5, whichever hold times. plan:
+ * its path, NULL: the folder's plan.h5. report: of the folder, NULL where it is not at hand. step: of the trace, 0: the
  * typical one. STATUS_MISTAKE when there are no times or no such step. */
 int report_save_html(const char *folder, const char *plan, const struct report *report, int64_t step);
 
-/* Writes RUN/report.txt and RUN/report.html, atomically; nothing when there is no trace. run_status: what STATUS is about to say, for a run that
- * is just ending. */
+/* Writes RUN/report.txt and RUN/report.html, atomically; nothing when there is no trace. run_status: what STATUS is
+ * about to say, for a run that is just ending. */
 int report_save(const char *folder, const char *run_status);
 
 #endif

@@ -1,4 +1,5 @@
-/* What metrics.csv has, as curves over the steps. Each is an SVG of its own, so that they flow with the width of the page. */
+/* What metrics.csv has, as curves over the steps. Each is an SVG of its own, so that they flow with the width of the
+ * page. */
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>

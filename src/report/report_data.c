@@ -1,9 +1,10 @@
 /* The nodes of a large step in few bytes, for the script that draws them at the zoom.
  *
- * One JSON object: title, seconds, units (of time in `seconds`, to which all is rounded), tall (of a row), codes: what nodes
- * are: [class, kind, stage, peer, on the critical path, number is a layer], and ranks: for each a list of streams, each a
- * text of numbers to the base 36: of every node its code, the time since the node before it ended, how long it lasts, and
- * its micro-batch less the one that is expected (one more than the last of this code); empty for 0, a comma after each.
+ * One JSON object: title, seconds, units (of time in `seconds`, to which all is rounded), tall (of a row), codes: what
+ * nodes are: [class, kind, stage, peer, on the critical path, number is a layer], and ranks: for each a list of
+ * streams, each a text of numbers to the base 36: of every node its code, the time since the node before it ended, how
+ * long it lasts, and its micro-batch less the one that is expected (one more than the last of this code); empty for 0,
+ * a comma after each.
  */
 #include <inttypes.h>
 #include <math.h>

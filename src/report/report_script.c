@@ -1,9 +1,10 @@
-/* The script of a page: zoom, ticks, and what is under the pointer. Without it the page shows all that it shows at the zoom
- * that it opens with. */
+/* The script of a page: zoom, ticks, and what is under the pointer. Without it the page shows all that it shows at the
+ * zoom that it opens with. */
 #include "report/picture.h"
 
-/* x, w: what all plots show, in their 1000 units. Plots of bars are zoomed by their view boxes; dense ones are drawn anew from
- * the data beside them (report_data.c): as bars where they can be told apart, else as stacks of the shares of each column. */
+/* x, w: what all plots show, in their 1000 units. Plots of bars are zoomed by their view boxes; dense ones are drawn
+ * anew from the data beside them (report_data.c): as bars where they can be told apart, else as stacks of the shares of
+ * each column. */
 const char picture_script[] =
     "(function(){\n"
     "var s=document.querySelector('svg.picture'),tip=document.getElementById('tip'),x=0,w=1000,least=0.01,\n"

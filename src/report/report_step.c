@@ -114,8 +114,8 @@ static struct need find_pass_need(const struct step_view *v, const struct node_r
   return need;
 }
 
-/* The row of a kind on a rank that ends last within from..to. The gaps of a rank do not overlap, so that all its searches
- * together see each row a few times, however many passes a step has. */
+/* The row of a kind on a rank that ends last within from..to. The gaps of a rank do not overlap, so that all its
+ * searches together see each row a few times, however many passes a step has. */
 static const struct node_row *find_ending(const struct step_view *v, int32_t rank, bool (*matches)(int8_t kind),
                                           double from, double to) {
   int64_t first = v->rank_offset[rank], low = first, high = v->rank_offset[rank + 1];
@@ -174,8 +174,8 @@ static void note_late(struct report *report, const struct step_view *v, const st
 /* A step of a block's way that gives memory to what comes next on its rank. */
 static bool is_leaving(int8_t kind) { return kind == NODE_EV || kind == NODE_ES || kind == NODE_LS || kind == NODE_SW; }
 
-/* The block that a pass waited for from `there` on: its own that came back, or another that left. NULL: none. *begin: since
- * when that was under way. */
+/* The block that a pass waited for from `there` on: its own that came back, or another that left. NULL: none. *begin:
+ * since when that was under way. */
 static const struct node_row *find_block(const struct step_view *v, const struct node_row *node, double there,
                                          double *begin) {
   const struct node_row *leaving = find_ending(v, node->rank, is_leaving, there, node->start_s);

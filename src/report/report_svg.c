@@ -120,7 +120,8 @@ static void write_number(struct svg *svg, int32_t micro, double x, double y, dou
       x, y, width, x, y, narrow ? " style=\"display:none\"" : "", number);
 }
 
-/* Where in a rank's row the bars of a stream are: shares of its height. Blocks have lanes of their own below the messages. */
+/* Where in a rank's row the bars of a stream are: shares of its height. Blocks have lanes of their own below the
+ * messages. */
 static const struct {
   double top, tall;
 } lanes[STREAM_COUNT] = {
@@ -164,8 +165,8 @@ static void write_steps(struct svg *svg, const char *attributes, int kind, int s
   fprintf(svg->out, "V%dz\"/>", LANE_UNITS);
 }
 
-/* Each column a stack of what its time went into; what is left of it to the top is idle. The stack of all classes is drawn
- * first and what is below over it, so that no gap of rounding shows between two. */
+/* Each column a stack of what its time went into; what is left of it to the top is idle. The stack of all classes is
+ * drawn first and what is below over it, so that no gap of rounding shows between two. */
 static void write_stack(struct svg *svg, const struct timeline *t, struct columns *columns, int32_t rank) {
   int *heights = MEM_NEW(int, columns->n);
   timeline_fill_columns(t, rank, columns);
@@ -237,7 +238,8 @@ static void write_level(struct svg *svg, const struct timeline *t, int32_t rank,
   fprintf(svg->out, "H%.3fV%.2fZ\"><title>rank %d: device memory in use</title></path>\n", x_end, bottom, (int)rank);
 }
 
-/* Bytes that fill a rank's row: its limit, or a little more than any rank uses where the limit would be far above that. */
+/* Bytes that fill a rank's row: its limit, or a little more than any rank uses where the limit would be far above that.
+ */
 static double get_top(const struct timeline *t, int32_t rank) {
   double peak = (double)t->ranks[rank].peak_bytes, limit = (double)t->ranks[rank].limit_bytes, highest = 1;
   for (int32_t r = 0; r < t->n_drawn; r++)

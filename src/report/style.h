@@ -1,7 +1,7 @@
 /* Colours of pictures and pages. Serial.
  *
- * A page has them as variables, with other values where the reader's system asks for a dark theme; an SVG of its own, which
- * may end up on paper, has the light ones as they are.
+ * A page has them as variables, with other values where the reader's system asks for a dark theme; an SVG of its own,
+ * which may end up on paper, has the light ones as they are.
  */
 #ifndef PENSTOCK_REPORT_STYLE_H
 #define PENSTOCK_REPORT_STYLE_H

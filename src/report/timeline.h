@@ -1,5 +1,5 @@
-/* One step of all ranks as bars to be drawn, from the rows of /nodes: predicted (of plan.h5) or measured (of trace.h5). What
- * is drawn stays small however large the step is. Serial.
+/* One step of all ranks as bars to be drawn, from the rows of /nodes: predicted (of plan.h5) or measured (of trace.h5).
+ * What is drawn stays small however large the step is. Serial.
  */
 #ifndef PENSTOCK_REPORT_TIMELINE_H
 #define PENSTOCK_REPORT_TIMELINE_H
@@ -7,8 +7,8 @@
 #include "record/trace_rows.h"
 #include "report/report.h"
 
-/* A step of more rows than MOST_BARS is drawn in columns that hold COLUMN_PASSES passes of a rank each on average (of fewer, the
- * shares of neighbours differ by where their edges fall), as far as the limits of all columns allow. */
+/* A step of more rows than MOST_BARS is drawn in columns that hold COLUMN_PASSES passes of a rank each on average (of
+ * fewer, the shares of neighbours differ by where their edges fall), as far as the limits of all columns allow. */
 enum {
   TIMELINE_MOST_BARS = 3000,
   TIMELINE_MOST_RANKS = 256,
@@ -52,8 +52,8 @@ struct timeline_memory {
   const int64_t *bytes_static, *limit_bytes; /* limit INT64_MAX: none */
 };
 
-/* Takes over `rows` (frees those it does not keep). seconds: how long the step is at least. No row with a time: n_rows 0.
- * STATUS_FAILED for rows that no program writes. */
+/* Takes over `rows` (frees those it does not keep). seconds: how long the step is at least. No row with a time: n_rows
+ * 0. STATUS_FAILED for rows that no program writes. */
 int timeline_init(struct timeline *timeline, const char *title, int64_t step, double seconds, struct node_row *rows,
                   int64_t n_rows, const struct timeline_memory *memory);
 void timeline_fini(struct timeline *timeline);
@@ -62,8 +62,8 @@ void timeline_fini(struct timeline *timeline);
 enum { TIMELINE_SHADES = 8 };
 int timeline_get_shade(const struct timeline *timeline, const struct node_row *row);
 
-/* The shares of a rank's columns of compute time between two instants, of classes kind x TIMELINE_SHADES + shade. The columns
- * have NODE_KIND_COUNT x TIMELINE_SHADES classes. */
+/* The shares of a rank's columns of compute time between two instants, of classes kind x TIMELINE_SHADES + shade. The
+ * columns have NODE_KIND_COUNT x TIMELINE_SHADES classes. */
 struct columns;
 void timeline_fill_columns(const struct timeline *timeline, int32_t rank, struct columns *columns);
 

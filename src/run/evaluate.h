@@ -14,8 +14,8 @@ struct evaluation {
   int64_t n_rows;                /* how many of them, at most as many as there are */
   int64_t batch_rows, micro_rows;
   int64_t step; /* for messages */
-  /* Asked before each batch on every rank, with the same answer on all: whether to do it. May be collective. NULL: all are
-   * done. */
+  /* Asked before each batch on every rank, with the same answer on all: whether to do it. May be collective. NULL: all
+   * are done. */
   bool (*go_on_all)(void *context, int64_t done, int64_t n_batches);
   void *context;
 };
@@ -26,7 +26,8 @@ struct evaluation_sum {
   bool is_whole; /* all rows were done */
 };
 
-/* Collective. A status that is not OK is this rank's own and leaves the other ranks waiting: the caller ends the job. */
+/* Collective. A status that is not OK is this rank's own and leaves the other ranks waiting: the caller ends the job.
+ */
 int evaluate_rows_all(const struct evaluation *evaluation, struct evaluation_sum *sum);
 
 /* Mean loss a label; NaN where there is none. */

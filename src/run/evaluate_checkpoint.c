@@ -65,7 +65,8 @@ static int64_t get_longest(const struct job *job, int n_files) {
 
 /* ---- the model on its ranks ---- */
 
-/* Stages for forwards alone, in order, without the limits of training: the memory that counts is asked for as it is needed. */
+/* Stages for forwards alone, in order, without the limits of training: the memory that counts is asked for as it is
+ * needed. */
 static int make_plan_all(struct job *job, int n_files) {
   const struct params *p = job->params;
   int size = comm_get_size(job->comm);

@@ -1,5 +1,5 @@
-/* `penstock evaluate`: the loss of a checkpoint over whole token files, each by itself, on any number of ranks. The run that
- * made it may go on meanwhile: nothing in its folder is changed. */
+/* `penstock evaluate`: the loss of a checkpoint over whole token files, each by itself, on any number of ranks. The run
+ * that made it may go on meanwhile: nothing in its folder is changed. */
 #ifndef PENSTOCK_RUN_EVALUATE_CHECKPOINT_H
 #define PENSTOCK_RUN_EVALUATE_CHECKPOINT_H
 
@@ -24,8 +24,8 @@ struct evaluate_result {
   struct evaluation_sum total;
 };
 
-/* Collective, ends in agreement. The result is the caller's to fini, also on failure; every rank has it. STATUS_STOPPED after a
- * signal. A rank that fails in the middle ends the job. */
+/* Collective, ends in agreement. The result is the caller's to fini, also on failure; every rank has it. STATUS_STOPPED
+ * after a signal. A rank that fails in the middle ends the job. */
 int evaluate_checkpoint_all(struct comm *comm, struct params *params, const struct evaluate_request *request,
                             struct evaluate_result *result);
 void evaluate_result_fini(struct evaluate_result *result);

@@ -21,8 +21,8 @@ struct forecast_counts {
   int64_t ops[OP_TIMES];
 };
 
-/* Simulates the graph of a plan: sums over all ranks, all times divided by time_scale. Ops are NaN where the cost knows whole
- * layers only. */
+/* Simulates the graph of a plan: sums over all ranks, all times divided by time_scale. Ops are NaN where the cost knows
+ * whole layers only. */
 void forecast_make(const struct plan *plan, const struct dag *dag, const struct model *model, const struct cost *cost,
                    double time_scale, struct forecast *forecast, struct forecast_counts *counts);
 

@@ -117,8 +117,8 @@ static int flush_trace_all(struct run *run) {
   return weigh_output(run, status);
 }
 
-/* What follows a step. A checkpoint that is due comes before the evaluation: whoever kills the run in there takes nothing of
- * it away. */
+/* What follows a step. A checkpoint that is due comes before the evaluation: whoever kills the run in there takes
+ * nothing of it away. */
 static int follow_step_all(struct run *run, bool skipped) {
   double validation = NAN;
   int status = comm_agree_all(run->comm, run_check_folder(run));
@@ -132,8 +132,8 @@ static int follow_step_all(struct run *run, bool skipped) {
   return evaluates && !status ? run_save_best_all(run, validation) : status;
 }
 
-/* What follows a step comes after its checkpoint, and a life that ended in between owes it to the next one: the evaluation,
- * and whether the checkpoint is the best one. *evaluated: that has taken time. */
+/* What follows a step comes after its checkpoint, and a life that ended in between owes it to the next one: the
+ * evaluation, and whether the checkpoint is the best one. *evaluated: that has taken time. */
 static int catch_up_all(struct run *run, bool *evaluated) {
   int64_t owes = run->owes_evaluation;
   /* A loss of other rows than those of now is none to compare. */
@@ -195,8 +195,8 @@ static void write_report(const struct run *run, const char *text) {
     run->conclude(run->folder, text);
 }
 
-/* A run that keeps time has saved nothing: one that is stopped cannot go on, and a job that is started again would never
- * end. What it measured is reported. */
+/* A run that keeps time has saved nothing: one that is stopped cannot go on, and a job that is started again would
+ * never end. What it measured is reported. */
 static int give_up_timed(struct run *run, const char *stopped) {
   char *text = mem_format("FAILED stopped by %s after step %lld of %lld; a timed run has no checkpoint to go on from",
                           stopped, (long long)run->step, (long long)run->params->run.steps);

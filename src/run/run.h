@@ -67,14 +67,14 @@ struct run {
   double flops, flop_seconds;
   int64_t flop_steps;
   struct metrics_row row; /* of the last step, on rank 0; its step is 0 where there is none */
-  bool
-      owes_evaluation; /* on rank 0: the life before ended in or before the evaluation of the step that this one begins from */
+  bool owes_evaluation; /* on rank 0: the life before ended in or before the evaluation of the step that this one begins
+                           from */
 };
 
-/* `penstock train`: sets up, resumes, trains, saves. Collective; returns the status that is the exit code of every rank. The
- * message of a failure has been printed and STATUS written; a start that is refused (STATUS_MISTAKE, or STATUS_STOPPED: another
- * job has the folder) leaves the folder as it was. `conclude` (may be NULL) is called on rank 0 when all files
- * of the run are closed, before STATUS is written with the text that it is given. */
+/* `penstock train`: sets up, resumes, trains, saves. Collective; returns the status that is the exit code of every
+ * rank. The message of a failure has been printed and STATUS written; a start that is refused (STATUS_MISTAKE, or
+ * STATUS_STOPPED: another job has the folder) leaves the folder as it was. `conclude` (may be NULL) is called on rank 0
+ * when all files of the run are closed, before STATUS is written with the text that it is given. */
 int run_train_all(struct comm *comm, struct params *params, const char *command,
                   void (*conclude)(const char *folder, const char *status));
 
@@ -83,13 +83,13 @@ int run_train_all(struct comm *comm, struct params *params, const char *command,
 int run_open_all(struct run *run, bool *done);
 void run_close_all(struct run *run);
 
-/* Whether the folder at run.folder is still the one that was opened, and this run's: rank 0 looks, a status of this rank alone.
- * Before anything is written there by name. */
+/* Whether the folder at run.folder is still the one that was opened, and this run's: rank 0 looks, a status of this
+ * rank alone. Before anything is written there by name. */
 int run_check_folder(const struct run *run);
 
-/* run_past.c: what earlier lives left. Finds the newest whole checkpoint (run->found, run->found_step). *done: the folder is
- * DONE and run.steps did not grow. STATUS_MISTAKE where the run could only begin again although there were checkpoints.
- * Collective. */
+/* run_past.c: what earlier lives left. Finds the newest whole checkpoint (run->found, run->found_step). *done: the
+ * folder is DONE and run.steps did not grow. STATUS_MISTAKE where the run could only begin again although there were
+ * checkpoints. Collective. */
 int run_past_find_all(struct run *run, bool *done);
 /* Of a run that begins again: gives results of before another name. Rank 0. */
 int run_past_keep(const struct run *run);
@@ -98,31 +98,33 @@ int run_past_keep(const struct run *run);
 #define RUN_AGAIN_LINE "no checkpoint here: "
 
 /* run_timed.c: what is special about a run on a device that keeps time; nothing on others. Opens the costs, gives the
- * model their sizes, tells how such a run differs and refuses a folder with checkpoints (`saved` is the step of the newest, -1: none); a status of this
- * rank. */
+ * model their sizes, tells how such a run differs and refuses a folder with checkpoints (`saved` is the step of the
+ * newest, -1: none); a status of this rank. */
 int run_timed_open(struct run *run, int64_t saved);
 /* Keeps a step's times for the end, where they are reported. */
 void run_timed_note(struct run *run, const struct trainer_result *result);
 void run_timed_report(const struct run *run);
 
-/* run_compare.c: what steps were predicted to take. Opens the costs of cost.source; what they lack is said. Collective. */
+/* run_compare.c: what steps were predicted to take. Opens the costs of cost.source; what they lack is said. Collective.
+ */
 int run_compare_open_all(struct run *run);
 void run_compare_close(struct run *run);
 /* What rank 0 predicts with; NULL on the others. */
 const struct cost *run_compare_get_cost(const struct run *run);
 /* What all predicted times are divided by: device.time_scale on a device that keeps time. */
 double run_compare_get_scale(const struct run *run);
-/* Keeps a step's times, before another graph takes its place. Returns the seconds predicted for it: rank 0, NaN elsewhere. */
+/* Keeps a step's times, before another graph takes its place. Returns the seconds predicted for it: rank 0, NaN
+ * elsewhere. */
 double run_compare_step(const struct run *run, const struct trainer_result *result);
 /* Predicted beside measured, in the log and in the trace; nothing when no step was done. Collective; a status of this
  * rank alone: the trace cannot be written. */
 int run_compare_end_all(const struct run *run);
 
-/* run_clock.c: run.wall_time, and other reasons to stop. Seconds that are left: rank 0 alone keeps time, on others and without
- * a limit all is left (infinite). */
+/* run_clock.c: run.wall_time, and other reasons to stop. Seconds that are left: rank 0 alone keeps time, on others and
+ * without a limit all is left (infinite). */
 double run_clock_get_left(const struct run *run);
-/* Seconds that the end of the run takes from here: checkpoint, trace, report, MPI; its report alone; one more step with what
- * follows it and the end. */
+/* Seconds that the end of the run takes from here: checkpoint, trace, report, MPI; its report alone; one more step with
+ * what follows it and the end. */
 double run_clock_need_end(const struct run *run);
 double run_clock_need_report(const struct run *run);
 double run_clock_need_step(const struct run *run);
@@ -135,37 +137,39 @@ enum run_stop run_find_stop_all(struct run *run, double need);
 
 /* run_evaluate.c: whether the step is one that an evaluation follows. */
 bool run_evaluation_is_due(const struct run *run, int64_t step);
-/* Mean loss over evaluate_steps batches of the validation rows, each row at most once. NaN, with a line in the log, when it
- * was broken off: a reason to stop came, or the rest of it would not leave the time that the end takes. Collective. */
+/* Mean loss over evaluate_steps batches of the validation rows, each row at most once. NaN, with a line in the log,
+ * when it was broken off: a reason to stop came, or the rest of it would not leave the time that the end takes.
+ * Collective. */
 double run_evaluate_all(struct run *run);
 
-/* run_save.c: a checkpoint of the current step; obeys run.on_save_error (a failure with `continue` is a warning and OK).
- * Collective. */
+/* run_save.c: a checkpoint of the current step; obeys run.on_save_error (a failure with `continue` is a warning and
+ * OK). Collective. */
 int run_save_all(struct run *run);
-/* With run.keep_best: after an evaluation whose loss is the lowest so far the checkpoint of this step, which is written where it
- * is not there yet, is marked as the best. Collective. */
+/* With run.keep_best: after an evaluation whose loss is the lowest so far the checkpoint of this step, which is written
+ * where it is not there yet, is marked as the best. Collective. */
 int run_save_best_all(struct run *run, double validation);
 /* Loads the newest valid checkpoint of the folder, else model.init_from, else initial values. Collective. */
 int run_restore_all(struct run *run);
 
 /* run_report.c: the row of the step just done, kept in run->row. Rank 0 acts, all may call. */
 void run_report_note(struct run *run, const struct batch *batch, const struct trainer_result *result);
-/* Its line and its place in metrics.csv, once everything of it is known. `validation` is NaN when there was no evaluation.
- * Rank 0 acts, all may call. */
+/* Its line and its place in metrics.csv, once everything of it is known. `validation` is NaN when there was no
+ * evaluation. Rank 0 acts, all may call. */
 int run_report_step(struct run *run, double validation);
 /* Header of the log: versions, ranks and cores, model, data, plan, memory. Collective. */
 void run_report_start_all(struct run *run);
 /* manifest.txt. Collective. */
 void run_report_manifest_all(struct run *run);
-/* The share of device.peak_tflops that the steps reached, if there were any: "n/a" where no peak is given, a warning above
- * 100 %. */
+/* The share of device.peak_tflops that the steps reached, if there were any: "n/a" where no peak is given, a warning
+ * above 100 %. */
 void run_report_share(const struct run *run);
 /* Names of the columns of the lines of steps. */
 void run_report_head(void);
 /* What the trace will take; on rank 0. */
 void run_report_trace(const struct run *run);
 
-/* Ends the job from this rank alone with the recorded error: all ranks write STATUS, flush the trace and leave no spill file. */
+/* Ends the job from this rank alone with the recorded error: all ranks write STATUS, flush the trace and leave no spill
+ * file. */
 _Noreturn void run_die(struct run *run, int status);
 
 #endif

@@ -1,7 +1,7 @@
 /* The end of a run before its last step: signals, the stop file, and what still fits into run.wall_time.
  *
- * What is to come is taken to last as long as the longest of its kind in this life, with some room. Of what this life has
- * not done yet there is a guess: a checkpoint from its bytes, trace and report from the nodes of a step; the first
+ * What is to come is taken to last as long as the longest of its kind in this life, with some room. Of what this life
+ * has not done yet there is a guess: a checkpoint from its bytes, trace and report from the nodes of a step; the first
  * evaluation looks at the clock while it runs. The first step of a life is always done, or a run whose wall time is too
  * short would be started again for ever. */
 #include "run/run.h"

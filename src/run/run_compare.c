@@ -1,5 +1,6 @@
-/* What a run's steps were predicted to take, beside what they took: each step's prediction for the trace, and sums by kind of
- * node and by op at the end. Every rank keeps its own last steps; rank 0 predicts, and again when the shapes change.
+/* What a run's steps were predicted to take, beside what they took: each step's prediction for the trace, and sums by
+ * kind of node and by op at the end. Every rank keeps its own last steps; rank 0 predicts, and again when the shapes
+ * change.
  */
 #include "run/run.h"
 
@@ -179,7 +180,8 @@ static void log_text(char *text) {
   mem_free(text);
 }
 
-/* The device memory of the rank that used most of it. Predicted is what the plan needs for the largest micro-batches. */
+/* The device memory of the rank that used most of it. Predicted is what the plan needs for the largest micro-batches.
+ */
 static void log_memory(const struct run *run, const int64_t *peaks) {
   struct dag *dag = NULL;
   char predicted[32], measured[32], limit[32] = "";

@@ -1,5 +1,5 @@
-/* What earlier lives of a run have left in its folder, and what follows from it: nothing to do, going on, beginning, or a
- * refusal, since results are never lost without being asked. */
+/* What earlier lives of a run have left in its folder, and what follows from it: nothing to do, going on, beginning, or
+ * a refusal, since results are never lost without being asked. */
 #include "run/run.h"
 
 #include "base/error.h"
@@ -89,8 +89,8 @@ static int refuse(const struct run *run, const struct past *past) {
 
 /* ---- deciding ---- */
 
-/* A finished folder has nothing to do unless run.steps grew; whether its checkpoints are still there does not matter. A run on
- * a device that keeps time is measured anew. */
+/* A finished folder has nothing to do unless run.steps grew; whether its checkpoints are still there does not matter. A
+ * run on a device that keeps time is measured anew. */
 static bool is_finished(const struct run *run, const struct past *past) {
   int64_t steps = run->found_step > past->steps ? run->found_step : past->steps;
   return run->before == RUN_DONE && !past->saves_nothing && (steps >= run->params->run.steps || steps < 0);

@@ -75,8 +75,8 @@ static int compare_deck(const struct run *run, const struct checkpoint_origin *o
   return status;
 }
 
-/* What the deck names by files must be what the run began with, wherever it lies: model and data, on rank 0, as all ranks
- * have the same. */
+/* What the deck names by files must be what the run began with, wherever it lies: model and data, on rank 0, as all
+ * ranks have the same. */
 static int compare_content(const struct run *run, const struct checkpoint_origin *origin) {
   char *note = NULL;
   if (run->rank != 0 || run->found_step < 0) return STATUS_OK;
@@ -202,8 +202,8 @@ static int open_trainer_all(struct run *run) {
   return comm_agree_all(run->comm, trainer_create(&config, &run->trainer));
 }
 
-/* The row of a checkpoint's step is written after the evaluation of that step. Of a run that was killed between the two, the
- * checkpoint has it; the evaluation is owed. */
+/* The row of a checkpoint's step is written after the evaluation of that step. Of a run that was killed between the
+ * two, the checkpoint has it; the evaluation is owed. */
 static int restore_row(struct run *run, const struct metrics_row *last) {
   bool lacks = last ? last->step < run->row.step : run->row.step == 1;
   return lacks && !run->owes_evaluation ? metrics_append(run->dir, &run->row) : STATUS_OK;

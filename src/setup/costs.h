@@ -7,12 +7,12 @@
 struct comm;
 
 /* As cost_create; with cost.source profile the file cost.profile is read. One that is not there or cannot be read is no
- * failure: the notes say why, and that times are not measured. device: what the plan is for, as profile_describe_device_all
- * has it; NULL: not known. On one rank alone. */
+ * failure: the notes say why, and that times are not measured. device: what the plan is for, as
+ * profile_describe_device_all has it; NULL: not known. On one rank alone. */
 int costs_open(const struct params *params, const struct model *model, int32_t n_ranks, const char *device,
                struct cost **cost, char **notes);
-/* The same on every rank; rank 0 alone reads the profile, of what it finds there all get a copy. Collective; a status of this
- * rank. */
+/* The same on every rank; rank 0 alone reads the profile, of what it finds there all get a copy. Collective; a status
+ * of this rank. */
 int costs_open_all(struct comm *comm, const struct params *params, const struct model *model, const char *device,
                    struct cost **cost, char **notes);
 

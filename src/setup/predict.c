@@ -26,8 +26,8 @@ int predict_plan(struct plan *plan, const struct model *model, const struct cost
   return status;
 }
 
-/* Bytes of what an op writes that stay for the backward. An op in place writes what another has made. Where only the layer's
- * are known they are the first op's, as its times are. */
+/* Bytes of what an op writes that stay for the backward. An op in place writes what another has made. Where only the
+ * layer's are known they are the first op's, as its times are. */
 static int64_t count_kept(const struct footprint *f, const struct layer *layer, const struct op *op,
                           const struct micro_shape *micro) {
   if (layer->has_sizes) return op == layer->ops ? f->bytes[REGION_KEEP_INPUT] + f->bytes[REGION_KEEP_WEIGHT] : 0;

@@ -17,8 +17,8 @@ struct prediction {
 /* Makes a plan as request_plan does, and predicts it. */
 int predict_request(const char *planner, const struct plan_request *request, const struct cost *cost,
                     struct prediction *prediction);
-/* Predicts a plan, n_iterations steps back to back, all times divided by time_scale; takes it over, also on failure. Its graph passes all checks, or
- * STATUS_MISTAKE or STATUS_FAILED says why not. */
+/* Predicts a plan, n_iterations steps back to back, all times divided by time_scale; takes it over, also on failure.
+ * Its graph passes all checks, or STATUS_MISTAKE or STATUS_FAILED says why not. */
 int predict_plan(struct plan *plan, const struct model *model, const struct cost *cost, double time_scale,
                  int32_t n_iterations, struct prediction *prediction);
 /* Writes plan.h5 with the predicted times and costs. deck, model_json: the texts that plan and model came from. */

@@ -90,8 +90,8 @@ static int make_graph(const char *planner, const struct plan_request *request, s
   return status;
 }
 
-/* How many of the candidates must recompute at least, more than `n`: each rank that is over its limit needs one stage more
- * of its own. All of them when that cannot be. */
+/* How many of the candidates must recompute at least, more than `n`: each rank that is over its limit needs one stage
+ * more of its own. All of them when that cannot be. */
 static int32_t count_needed(const struct plan_request *request, const struct plan *plan, const struct dag *dag,
                             int32_t n) {
   const int32_t *list = request->recompute_stages;

@@ -7,8 +7,8 @@
 #include "model/model.h"
 #include "planner/planner.h"
 
-/* The text of the model's configuration, the file's or the deck's keys as one; owned by the caller. STATUS_MISTAKE when the
- * deck names no model, or a file that cannot be read. */
+/* The text of the model's configuration, the file's or the deck's keys as one; owned by the caller. STATUS_MISTAKE when
+ * the deck names no model, or a file that cannot be read. */
 int request_read_config(const struct params *params, char **json);
 /* The model of such a text. What of it is ignored is a warning. */
 int request_create_model(const struct params *params, const char *json, struct model **model);
@@ -20,8 +20,8 @@ int request_check_precision(const struct params *params);
  * warning. */
 int request_check_positions(const struct params *params, const struct model *model);
 
-/* STATUS_MISTAKE when a step's micro-batches on so many stages make a graph that no machine holds: numbers that are a slip of
- * the pen must not take the machine's memory. */
+/* STATUS_MISTAKE when a step's micro-batches on so many stages make a graph that no machine holds: numbers that are a
+ * slip of the pen must not take the machine's memory. */
 int request_check_count(const struct params *params, int32_t n_stages);
 
 /* Bytes of a rank's device: memory.rank_limits, else memory.device_limit, else `otherwise`. */
@@ -31,7 +31,8 @@ int64_t request_get_host_limit(const struct params *params, int64_t most);
 /* STATUS_MISTAKE when memory.rank_limits names a rank that is not among n_ranks. */
 int request_check_rank_limits(const struct params *params, int32_t n_ranks);
 
-/* Ranks that a plan outside a job is for: pipeline.stages, else those of pipeline.plan_file; 0: the deck does not say. */
+/* Ranks that a plan outside a job is for: pipeline.stages, else those of pipeline.plan_file; 0: the deck does not say.
+ */
 int request_count_ranks(const struct params *params, int32_t *n_ranks);
 
 /* What a deck asks of the planner. All but the first is owned, freed by request_close. */
@@ -52,9 +53,9 @@ int request_open(const struct params *params, const struct model *model, int32_t
                  const struct micro_shape *micro, const int64_t *limits, struct deck_request *request);
 void request_close(struct deck_request *request);
 
-/* Plans and passes the plan and its graph through all checks; with recompute_as_needed recomputes on as few stages, from the
- * first, as let the plan fit. Both are owned by the caller; dag NULL: not wanted. A planner
- * that declines, and a plan that does not fit, with the smallest changes that would, are STATUS_MISTAKE. */
+/* Plans and passes the plan and its graph through all checks; with recompute_as_needed recomputes on as few stages,
+ * from the first, as let the plan fit. Both are owned by the caller; dag NULL: not wanted. A planner that declines, and
+ * a plan that does not fit, with the smallest changes that would, are STATUS_MISTAKE. */
 int request_plan(const char *planner, const struct plan_request *request, struct plan **plan, struct dag **dag);
 
 #endif

@@ -44,8 +44,8 @@ static char *place_deck(const char *deck) {
   return place;
 }
 
-/* Rank 0 alone reads the deck where all ranks name one place. A rank that names another must find the same deck there; one
- * that has no file there, under the name that rank 0 has for its own, is in another working directory. */
+/* Rank 0 alone reads the deck where all ranks name one place. A rank that names another must find the same deck there;
+ * one that has no file there, under the name that rank 0 has for its own, is in another working directory. */
 static int compare_deck_all(struct comm *comm, const char *deck, const char *text) {
   char *mine = place_deck(deck), *name = setup_share_text_all(comm, deck), *theirs = setup_share_text_all(comm, mine);
   char *found = NULL;
@@ -129,7 +129,8 @@ int setup_limits_all(struct comm *comm, const struct params *params, int64_t sha
   return STATUS_OK;
 }
 
-/* Host memory for blocks: what the deck gives, but no more than each rank's share of its node. hosts[size] is filled in. */
+/* Host memory for blocks: what the deck gives, but no more than each rank's share of its node. hosts[size] is filled
+ * in. */
 static void share_host_all(struct comm *comm, const struct params *params, int64_t share_bytes, int64_t *hosts) {
   int64_t limit = request_get_host_limit(params, share_bytes);
   int64_t *offsets = MEM_NEW(int64_t, comm_get_size(comm) + 1);
@@ -243,8 +244,8 @@ struct optimizer_config setup_make_optimizer(const struct params *params) {
   };
 }
 
-/* The first number of OMP_NUM_THREADS, which is a list with spaces as OpenMP reads it; 0 when the variable is not set or holds
- * anything else. */
+/* The first number of OMP_NUM_THREADS, which is a list with spaces as OpenMP reads it; 0 when the variable is not set
+ * or holds anything else. */
 static int read_omp_threads(void) {
   const char *text = getenv("OMP_NUM_THREADS");
   long first = 0;

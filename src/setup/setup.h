@@ -12,9 +12,9 @@
 struct comm;
 struct dataset;
 
-/* Reads the deck on rank 0 (NULL: none), broadcasts it, parses it everywhere. A rank that was given another deck, or other
- * values of keys that all must share, is STATUS_MISTAKE with its rank, the key and both values. *deck_text (may be NULL) is
- * the text, owned by the caller. */
+/* Reads the deck on rank 0 (NULL: none), broadcasts it, parses it everywhere. A rank that was given another deck, or
+ * other values of keys that all must share, is STATUS_MISTAKE with its rank, the key and both values. *deck_text (may
+ * be NULL) is the text, owned by the caller. */
 int setup_params_all(struct comm *comm, const char *deck, const char *const *overrides, int n_overrides,
                      struct params *params, char **deck_text);
 
@@ -38,7 +38,8 @@ int setup_limits_all(struct comm *comm, const struct params *params, int64_t sha
  * STATUS_MISTAKE with the smallest changes that would. */
 int setup_plan_all(struct comm *comm, const char *planner, const struct plan_request *request, struct plan **plan);
 
-/* The plan of a deck for rows of at most `longest` tokens; what the planner says beside it is a warning. share_bytes: this rank's memory where the deck has no limit. */
+/* The plan of a deck for rows of at most `longest` tokens; what the planner says beside it is a warning. share_bytes:
+ * this rank's memory where the deck has no limit. */
 int setup_deck_plan_all(struct comm *comm, const struct params *params, const struct model *model, int64_t longest,
                         int64_t share_bytes, struct plan **plan);
 
@@ -47,8 +48,9 @@ struct optimizer_config setup_make_optimizer(const struct params *params);
 /* A warning for each key that is given and cannot act. */
 void setup_warn_idle(const struct params *params);
 
-/* Cores and memory of this rank. Warns of what the environment says and a run cannot take: OMP_NUM_THREADS that is no number,
- * limits on the process (ulimit) that leave it less than the node has. Returns a status, the same on all ranks. */
+/* Cores and memory of this rank. Warns of what the environment says and a run cannot take: OMP_NUM_THREADS that is no
+ * number, limits on the process (ulimit) that leave it less than the node has. Returns a status, the same on all ranks.
+ */
 int setup_topo_all(struct comm *comm, const struct params *params, struct topo *topo);
 
 /* Threads and cores of this rank, and its limit. `topo` is borrowed. */

@@ -1,5 +1,5 @@
-/* One pass over the graph in the order in which its streams were laid out. That order is a linear extension of edges and
- * streams together (dag_order.c), so that when a node's turn comes all that it waits for has its times.
+/* One pass over the graph in the order in which its streams were laid out. That order is a linear extension of edges
+ * and streams together (dag_order.c), so that when a node's turn comes all that it waits for has its times.
  */
 #include "sim/sim.h"
 
@@ -94,8 +94,8 @@ static void run_message(struct sim *s, const struct sim_times *times, int32_t se
   set_times(s, receive, posted, end > posted ? end : posted, end > posted ? send : receive_binder, keep);
 }
 
-/* All norms end together; each begins when its rank gets there. One that nothing waits for is told only: messages of the next
- * iteration overtake it. */
+/* All norms end together; each begins when its rank gets there. One that nothing waits for is told only: messages of
+ * the next iteration overtake it. */
 static void run_norm(struct sim *s, const struct sim_times *times, const int32_t *norms, int32_t n, bool keep) {
   double latest = 0, longest = 0;
   int32_t last_binder = -1;

@@ -1,12 +1,12 @@
-/* The simulator: the graph in virtual time. What the executor does with devices and messages, this does with the times that
- * nodes are said to take; both follow the same edges and the same order of streams, so their node tables compare row by row.
+/* The simulator: the graph in virtual time. What the executor does with devices and messages, this does with the times
+ * that nodes are said to take; both follow the same edges and the same order of streams, so their node tables compare
+ * row by row.
  *
- * Rules. A node starts when its stream is free and the nodes before it have ended. A message occupies its send stream from its
- * start to its end, latency and transfer; its receive begins when it is posted and ends with the send. Above eager_bytes a
- * send waits until its receive is posted (rendezvous), below it leaves at once; a block of activations always waits, as there is
- * no room for it before. The norms of all ranks end together.
- * Iterations follow one another without a barrier but for what their nodes give; a norm that nothing waits for (no clip) is
- * none.
+ * Rules. A node starts when its stream is free and the nodes before it have ended. A message occupies its send stream
+ * from its start to its end, latency and transfer; its receive begins when it is posted and ends with the send. Above
+ * eager_bytes a send waits until its receive is posted (rendezvous), below it leaves at once; a block of activations
+ * always waits, as there is no room for it before. The norms of all ranks end together. Iterations follow one another
+ * without a barrier but for what their nodes give; a norm that nothing waits for (no clip) is none.
  */
 #ifndef PENSTOCK_SIM_SIM_H
 #define PENSTOCK_SIM_SIM_H
@@ -53,8 +53,8 @@ struct sim_result {
   int32_t *binder;          /* [n_nodes] the node whose end let this one start (edge or stream), -1: none */
   struct sim_rank *ranks;   /* [n_ranks] of the first iteration; drain up to its end on all ranks */
   struct sim_stage *stages; /* [n_stages] */
-  /* Of all activations and gradients; exposed: compute idle directly before the consumer, inside [start, end] of the message
-   * (systems that overlap hide it). */
+  /* Of all activations and gradients; exposed: compute idle directly before the consumer, inside [start, end] of the
+   * message (systems that overlap hide it). */
   double message_seconds, exposed_seconds;
   /* The same of blocks of activations on their way, and of compute nodes that wait until one is back or gone. */
   double block_seconds, block_exposed_seconds;

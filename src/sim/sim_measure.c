@@ -21,8 +21,8 @@ static double find_made(const struct dag *dag, const struct sim_result *r, int32
   return found ? made : r->start[send];
 }
 
-/* Adds the idle time from..until, which the end of node u closes (-1: none). Until the data was made it was waited for, from
- * then on its message, under way or behind another. The norm waits for the last pass of all ranks. */
+/* Adds the idle time from..until, which the end of node u closes (-1: none). Until the data was made it was waited for,
+ * from then on its message, under way or behind another. The norm waits for the last pass of all ranks. */
 static void add_wait(const struct dag *dag, const struct sim_result *r, int32_t u, double from, double until,
                      struct sim_idle *idle) {
   double gap = until - from;
@@ -50,8 +50,8 @@ static int32_t find_last_need(const struct dag *dag, const struct sim_result *r,
   return last;
 }
 
-/* Splits the idle time before a compute node by what ended last before it. Where that is a block's way, only the time that
- * the rest of its needs leaves is the block's. */
+/* Splits the idle time before a compute node by what ended last before it. Where that is a block's way, only the time
+ * that the rest of its needs leaves is the block's. */
 static void add_gap(const struct dag *dag, const struct sim_result *r, int32_t v, double from, struct sim_idle *idle) {
   int32_t u = r->binder[v];
   if (u < 0 || dag->nodes[u].stream < STREAM_COPY_OUT) {

@@ -14,8 +14,8 @@ struct sim_plan {
   const struct sim_result *result; /* of `sim` */
 };
 
-/* Prices the graph of a plan, divides all times by time_scale and simulates n_iterations steps back to back. The graph is
- * borrowed until sim_plan_close. */
+/* Prices the graph of a plan, divides all times by time_scale and simulates n_iterations steps back to back. The graph
+ * is borrowed until sim_plan_close. */
 void sim_plan_open(const struct dag *dag, const struct plan *plan, const struct model *model, const struct cost *cost,
                    double time_scale, int32_t n_iterations, struct sim_plan *sim_plan);
 /* Harmless on one that is all zeros. */

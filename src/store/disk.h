@@ -1,6 +1,6 @@
-/* Files of a run as the disk sees them: whole small files that appear at once or not at all, room that is reserved before
- * it is needed, and messages that say what was missing. By one rank alone. SIGXFSZ must be ignored by the program, so that
- * a limit on file size is an error like a full disk.
+/* Files of a run as the disk sees them: whole small files that appear at once or not at all, room that is reserved
+ * before it is needed, and messages that say what was missing. By one rank alone. SIGXFSZ must be ignored by the
+ * program, so that a limit on file size is an error like a full disk.
  */
 #ifndef PENSTOCK_STORE_DISK_H
 #define PENSTOCK_STORE_DISK_H
@@ -12,23 +12,24 @@
 /* Makes a folder and its parents where they are missing. */
 int disk_make_folder(const char *path);
 
-/* Whether a file may take the place of what is at `path`: nothing, or a regular file. A device, a pipe or a folder would be
- * lost or in the way: STATUS_MISTAKE with path and repair. */
+/* Whether a file may take the place of what is at `path`: nothing, or a regular file. A device, a pipe or a folder
+ * would be lost or in the way: STATUS_MISTAKE with path and repair. */
 int disk_check_target(const char *path);
 
-/* The same before the work whose result goes there, and whether this job may make files in its folder: STATUS_MISTAKE with
- * path and reason. Leaves nothing. */
+/* The same before the work whose result goes there, and whether this job may make files in its folder: STATUS_MISTAKE
+ * with path and reason. Leaves nothing. */
 int disk_check_writable(const char *path);
 
-/* Writes `text` as the whole content of `path` (of the file that it links to): temporary name (path.tmp), sync, rename, sync
- * of the folder. On failure the earlier content stands and no temporary file stays. STATUS_MISTAKE as disk_check_target. */
+/* Writes `text` as the whole content of `path` (of the file that it links to): temporary name (path.tmp), sync, rename,
+ * sync of the folder. On failure the earlier content stands and no temporary file stays. STATUS_MISTAKE as
+ * disk_check_target. */
 int disk_write_text(const char *path, const char *text);
 
 /* The whole content, NUL-terminated, owned by the caller. A file that is not there is STATUS_OK with *text NULL. */
 int disk_read_text(const char *path, char **text);
 
-/* Gives a file another name beside it, "path.old", or "path.old2" and so on where that is taken: nothing is replaced. *name
- * (may be NULL) is owned by the caller. What is not there is STATUS_OK with *name NULL. */
+/* Gives a file another name beside it, "path.old", or "path.old2" and so on where that is taken: nothing is replaced.
+ * *name (may be NULL) is owned by the caller. What is not there is STATUS_OK with *name NULL. */
 int disk_put_aside(const char *path, char **name);
 
 /* Syncs the folder that holds `path`, so that a rename survives a power loss. Returns 0 or errno. */
@@ -38,8 +39,8 @@ int disk_sync_folder_of(const char *path);
 int disk_write_at(int descriptor, const void *data, int64_t bytes, int64_t offset);
 int disk_read_at(int descriptor, void *data, int64_t bytes, int64_t offset);
 
-/* Reserves room for the bytes from..to of a file, which grows to `to`: a full disk, a quota or a limit shows here and not
- * in the middle of the data. Where the file system cannot reserve, the file only grows. Returns 0 or errno; after a
+/* Reserves room for the bytes from..to of a file, which grows to `to`: a full disk, a quota or a limit shows here and
+ * not in the middle of the data. Where the file system cannot reserve, the file only grows. Returns 0 or errno; after a
  * failure the file has its old size. */
 int disk_reserve(int descriptor, int64_t from, int64_t to);
 
@@ -47,8 +48,8 @@ int disk_reserve(int descriptor, int64_t from, int64_t to);
  * unknown. */
 int64_t disk_get_free(const char *path);
 
-/* Raises STATUS_FAILED for a write of `bytes` to `path` that ended with this errno: path, reason, needed and free bytes,
- * repair. */
+/* Raises STATUS_FAILED for a write of `bytes` to `path` that ended with this errno: path, reason, needed and free
+ * bytes, repair. */
 int disk_raise_write(const char *path, int error, int64_t bytes);
 
 #endif

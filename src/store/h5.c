@@ -8,8 +8,8 @@
 #include "store/h5_impl.h"
 #include "store/image.h"
 
-/* Where ranks fill reserved datasets every allocation starts at a multiple of this, so that no two share a page; metadata comes
- * in blocks, or the rounding would blow it up. */
+/* Where ranks fill reserved datasets every allocation starts at a multiple of this, so that no two share a page;
+ * metadata comes in blocks, or the rounding would blow it up. */
 enum { ALIGNMENT = 4096, METADATA_BLOCK = 1 << 16 };
 /* Packed files: a column has a chunk or a few, of which an index of usual size (64 entries) takes more than they do. */
 enum { PACKED_BLOCK = 2048, INDEX_HALF = 4 };

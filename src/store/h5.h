@@ -1,8 +1,8 @@
-/* HDF5 behind a thin contract: no HDF5 type appears here. HDF5 is not thread-safe as packaged: one thread of a rank uses
- * it. Its own error printing is off; every failure returns a status with file, object and reason. Files go through our own
- * driver (h5_driver.h): nothing is locked (files on NFS and Lustre), and what is written stays in memory until h5_flush or
- * h5_close put all of it on the disk or nothing (image.h), so a file is whole whenever its writer is killed, and a full
- * disk leaves no file open that HDF5 cannot close. All functions are for one rank alone.
+/* HDF5 behind a thin contract: no HDF5 type appears here. HDF5 is not thread-safe as packaged: one thread of a rank
+ * uses it. Its own error printing is off; every failure returns a status with file, object and reason. Files go through
+ * our own driver (h5_driver.h): nothing is locked (files on NFS and Lustre), and what is written stays in memory until
+ * h5_flush or h5_close put all of it on the disk or nothing (image.h), so a file is whole whenever its writer is
+ * killed, and a full disk leaves no file open that HDF5 cannot close. All functions are for one rank alone.
  */
 #ifndef PENSTOCK_STORE_H5_H
 #define PENSTOCK_STORE_H5_H
@@ -23,13 +23,13 @@ int h5_create_packed(const char *path, struct h5_file **file);
 int h5_open(const char *path, bool writable, struct h5_file **file);
 /* Bytes that the file has once it is flushed. */
 int64_t h5_get_size(const struct h5_file *file);
-/* Flushes, and gives the file another name, of a file that it takes the place of; it stays open. On failure the other one
- * stands. */
+/* Flushes, and gives the file another name, of a file that it takes the place of; it stays open. On failure the other
+ * one stands. */
 int h5_move(struct h5_file *file, const char *path);
 /* Of a file just created: its first flush reserves no room for what has no content yet. */
 void h5_set_sparse(struct h5_file *file);
-/* Puts everything written so far on the disk. On failure the disk has what the last flush left, and the next flush tries
- * again. */
+/* Puts everything written so far on the disk. On failure the disk has what the last flush left, and the next flush
+ * tries again. */
 int h5_flush(struct h5_file *file);
 /* Flushes, closes and frees, also on failure (then the disk has what the last flush left). NULL is allowed. */
 int h5_close(struct h5_file **file);
@@ -62,8 +62,9 @@ int h5_reserve_dataset(struct h5_file *file, const char *path, enum h5_type type
 /* Names of the members of a group; visit returns a status, the first that is not OK stops. */
 int h5_list(struct h5_file *file, const char *group, int (*visit)(void *context, const char *name), void *context);
 
-/* A table: a group of 1-D extendible datasets of equal length, one a column, chunked, compressed (shuffle and deflate, which
- * every HDF5 reads) and checksummed, units as attribute "unit". Enum columns (int8) carry their names as an HDF5 enum type. */
+/* A table: a group of 1-D extendible datasets of equal length, one a column, chunked, compressed (shuffle and deflate,
+ * which every HDF5 reads) and checksummed, units as attribute "unit". Enum columns (int8) carry their names as an HDF5
+ * enum type. */
 struct h5_column {
   const char *name;
   enum h5_type type;

@@ -7,8 +7,8 @@
 #include "store/h5.h"
 #include "store/h5_impl.h"
 
-/* Rows of a chunk. The last chunk of a table that grows is packed anew at every flush, which is cheap up to CHUNK_ROWS. Deflate
- * is at its fastest: higher levels take several times as long for a tenth of the bytes. */
+/* Rows of a chunk. The last chunk of a table that grows is packed anew at every flush, which is cheap up to CHUNK_ROWS.
+ * Deflate is at its fastest: higher levels take several times as long for a tenth of the bytes. */
 enum { LEAST_CHUNK = 64, CHUNK_ROWS = 4096, MOST_CHUNK = 1 << 16, DEFLATE_LEVEL = 1 };
 
 /* "GROUP/COLUMN", owned by the caller. */

@@ -131,8 +131,9 @@ static int load_journal(struct image *image, bool *found) {
   return failure;
 }
 
-/* What a commit to a file appends, pages first..last-1: they lie beyond the old end and before the last bytes, which have the
- * seal. All other changed pages go through the journal, so that no seal is in the file before what it stands for. */
+/* What a commit to a file appends, pages first..last-1: they lie beyond the old end and before the last bytes, which
+ * have the seal. All other changed pages go through the journal, so that no seal is in the file before what it stands
+ * for. */
 struct appended {
   int64_t first, last;
 };
@@ -320,7 +321,8 @@ static bool has_changed(const struct image *image) {
   return image->descriptor < 0 || image->size != image->disk_content;
 }
 
-/* The pages of the last seal, which are content now or beyond the end, and the one that the content ends in, zeros beyond it. */
+/* The pages of the last seal, which are content now or beyond the end, and the one that the content ends in, zeros
+ * beyond it. */
 static void take_ends(struct image *image) {
   int64_t last = image->disk_content + (int64_t)sizeof(struct seal) - 1, used = image->size % PAGE_BYTES;
   for (int64_t i = image->disk_content / PAGE_BYTES; i <= last / PAGE_BYTES && i < count_pages(image->size); i++)
@@ -405,8 +407,8 @@ static int hash_pages(struct image *image) {
   return failure;
 }
 
-/* Takes the seal off the content and holds the content against it; a file to be written that has none gets one with the next
- * commit. *good: there is none, or it is right. Returns 0 or errno. */
+/* Takes the seal off the content and holds the content against it; a file to be written that has none gets one with the
+ * next commit. *good: there is none, or it is right. Returns 0 or errno. */
 static int break_seal(struct image *image, bool writable, bool *good) {
   struct seal seal = {.size = 0};
   int64_t at = image->size - (int64_t)sizeof seal;

@@ -1,6 +1,5 @@
-/* Tables whose rows are structs in memory and columns in the file: one list of members, one place that turns one into the
- * other. Only for
- * store, and where a table is printed column by column. */
+/* Tables whose rows are structs in memory and columns in the file: one list of members, one place that turns one into
+ * the other. Only for store, and where a table is printed column by column. */
 #ifndef PENSTOCK_STORE_ROWS_H
 #define PENSTOCK_STORE_ROWS_H
 

@@ -244,7 +244,8 @@ static struct block *find_block(const struct spill *s, int64_t place) {
   return &s->blocks[low];
 }
 
-/* What lies beyond the reserved room takes disk only while a block is there. Where the file system has no holes, it stays. */
+/* What lies beyond the reserved room takes disk only while a block is there. Where the file system has no holes, it
+ * stays. */
 static void give_back(const struct spill *s, int64_t from, int64_t to) {
   (void)!fallocate(s->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(s->data_offset + from),
                    (off_t)(to - from));

@@ -24,11 +24,13 @@ struct reference {
 int reference_open(const char *path, struct reference *reference);
 void reference_close(struct reference *reference);
 
-/* The overrides "section.key=value" that the file's attributes stand for; owned by the caller (each text and the list). */
+/* The overrides "section.key=value" that the file's attributes stand for; owned by the caller (each text and the list).
+ */
 int reference_make_overrides(const struct reference *reference, char ***overrides, int *n);
 void reference_free_overrides(char ***overrides, int n);
 
-/* Reads group/<tensor's name> into data[tensor->count]; a tensor that is missing or of another shape is STATUS_MISTAKE. */
+/* Reads group/<tensor's name> into data[tensor->count]; a tensor that is missing or of another shape is STATUS_MISTAKE.
+ */
 int reference_read_tensor(const struct reference *reference, const char *group, const struct tensor *tensor,
                           float *data);
 /* STATUS_MISTAKE when the file has weights that the model has not. */

@@ -28,14 +28,14 @@ struct verify_result {
   struct verify_tensor *tensors; /* [n_tensors] in layer order */
 };
 
-/* Trains `steps` steps of the deck's plan on all ranks and the same on one rank with the memory limit lifted, beside the
- * other on rank 0; everything must be bit-equal, or within tolerances when the plan's micro-batches do not ascend, as its sums
- * round in another order then. *result is filled in on rank 0. */
+/* Trains `steps` steps of the deck's plan on all ranks and the same on one rank with the memory limit lifted, beside
+ * the other on rank 0; everything must be bit-equal, or within tolerances when the plan's micro-batches do not ascend,
+ * as its sums round in another order then. *result is filled in on rank 0. */
 int verify_deck_all(struct comm *comm, struct params *params, int64_t steps, struct verify_result *result);
 
 /* Trains the steps of a reference file (known losses, first gradients, final weights computed in float64) and compares.
- * Without overrides: the file's model, optimizer, batches and micro-batch, planner 1f1b, partition even. A kind of batch
- * or model that is not built is STATUS_MISTAKE. *result is filled in on rank 0. */
+ * Without overrides: the file's model, optimizer, batches and micro-batch, planner 1f1b, partition even. A kind of
+ * batch or model that is not built is STATUS_MISTAKE. *result is filled in on rank 0. */
 int verify_reference_all(struct comm *comm, const char *path, const char *const *overrides, int n_overrides,
                          struct verify_result *result);
 

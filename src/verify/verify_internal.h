@@ -17,8 +17,8 @@ struct verify_side {
 /* Gives batch `i` of the run (0, 1, ...); a status. */
 typedef int verify_get_batch(void *context, int32_t i, struct batch *batch);
 
-/* Takes the first batch's gradients, then trains all steps. Parameters are already set. A status of this rank alone that
- * leaves others waiting ends the job. `alive` (may be NULL) is a communicator to poll between steps. */
+/* Takes the first batch's gradients, then trains all steps. Parameters are already set. A status of this rank alone
+ * that leaves others waiting ends the job. `alive` (may be NULL) is a communicator to poll between steps. */
 int verify_side_run(struct verify_side *side, int32_t n_steps, verify_get_batch *get, void *context,
                     struct comm *alive);
 void verify_side_fini(struct verify_side *side);
@@ -26,7 +26,8 @@ void verify_side_fini(struct verify_side *side);
 /* What training in fp32 may differ by from other roundings of the same sums, relative: doc/dev/testing.md. */
 #define VERIFY_LOSS_TOLERANCE 1e-6
 #define VERIFY_NORM_TOLERANCE 5e-5
-/* What a tensor may: of its gradient, whose norm and that of all gradients are given; of the weights after some steps. */
+/* What a tensor may: of its gradient, whose norm and that of all gradients are given; of the weights after some steps.
+ */
 double verify_allow_gradient(double norm, double global);
 double verify_allow_weight(const struct layer *layer, int tensor, double norm);
 /* True when no error of the result is above what it allows; NaN is. */

@@ -179,8 +179,8 @@ static int compare_tensors(const struct reference_run *run, struct verify_tensor
   return status;
 }
 
-/* From the order of ranks into that of layers: each rank's part, which begins at offsets[rank] bytes, is in the order of its
- * layers. */
+/* From the order of ranks into that of layers: each rank's part, which begins at offsets[rank] bytes, is in the order
+ * of its layers. */
 static void sort_tensors(const struct reference_run *run, const struct verify_tensor *parts, const int64_t *offsets,
                          struct verify_tensor *tensors) {
   int64_t *next = MEM_NEW(int64_t, run->plan->n_ranks);

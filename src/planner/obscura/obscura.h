@@ -1,8 +1,8 @@
 /* What the passes of planner obscura hand on to each other. Each pass is one file. Serial.
  *
- * A draft is a pipeline in the making: stages, how far each runs ahead, what it discards, which blocks leave. The paper's
- * passes are obscura_follow (systems of equations first, the simulator for the survivors); obscura_search begins with what
- * they find and goes on by time alone.
+ * A draft is a pipeline in the making: stages, how far each runs ahead, what it discards, which blocks leave. The
+ * paper's passes are obscura_follow (systems of equations first, the simulator for the survivors); obscura_search
+ * begins with what they find and goes on by time alone.
  */
 #ifndef PENSTOCK_PLANNER_OBSCURA_OBSCURA_H
 #define PENSTOCK_PLANNER_OBSCURA_OBSCURA_H
@@ -67,11 +67,12 @@ double obscura_draft_time(const struct obscura *x, const struct obscura_draft *d
 int64_t obscura_draft_get_peak(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
 /* The plan, owned by the caller, not frozen. STATUS_FAILED when its blocks cannot move as drafted. */
 int obscura_draft_build(const struct obscura *x, const struct obscura_draft *draft, struct plan **plan);
-/* Sets draft->seconds: those of the request's evaluation, or of obscura_draft_time without one; INFINITY when it does not fit.
- * Where it takes more than was reckoned its margin grows, and true is returned: what is discarded can be chosen again. */
+/* Sets draft->seconds: those of the request's evaluation, or of obscura_draft_time without one; INFINITY when it does
+ * not fit. Where it takes more than was reckoned its margin grows, and true is returned: what is discarded can be
+ * chosen again. */
 bool obscura_draft_evaluate(const struct obscura *x, struct obscura_draft *draft);
-/* The same by the request's evaluation, which there is; peaks[n_stages] are the bytes of each rank's device, INT64_MAX where
- * they are not known. */
+/* The same by the request's evaluation, which there is; peaks[n_stages] are the bytes of each rank's device, INT64_MAX
+ * where they are not known. */
 void obscura_draft_measure(const struct obscura *x, struct obscura_draft *draft, int64_t *peaks);
 /* The model's terms for a draft. */
 struct obscura_model obscura_draft_get_model(const struct obscura *x, const struct obscura_draft *draft);
@@ -95,8 +96,8 @@ void obscura_solve(struct obscura *x, struct obscura_draft **draft);
 
 /* What of that is cheap to rebuild (the CMB set). */
 uint32_t *obscura_list_cheap(const struct obscura *x);
-/* Makes all stages up to the last one that is over its limit adjusted; with step cmb those that fit with cheap recomputation
- * get that instead. Returns how many are adjusted. */
+/* Makes all stages up to the last one that is over its limit adjusted; with step cmb those that fit with cheap
+ * recomputation get that instead. Returns how many are adjusted. */
 int32_t obscura_identify(const struct obscura *x, struct obscura_draft *draft);
 
 /* ---- obscura_swap.c ---- */
@@ -109,8 +110,8 @@ double obscura_get_transfer(const struct obscura *x, const struct obscura_draft 
 /* Lets the blocks of the draft move in its plan, whose orders have their recomputation. */
 int obscura_put_moves(const struct obscura *x, const struct obscura_draft *draft, struct plan *plan);
 
-/* obscura_spill.c: of the n moves of a stage, each of so many bytes, those for which host memory has no room go on to disk, as
- * far as there is one and the request's tier has it; with tier disk all that can. */
+/* obscura_spill.c: of the n moves of a stage, each of so many bytes, those for which host memory has no room go on to
+ * disk, as far as there is one and the request's tier has it; with tier disk all that can. */
 void obscura_spill(const struct obscura *x, const struct plan *plan, int32_t stage, int64_t bytes,
                    struct plan_move *moves, int32_t n);
 
@@ -118,14 +119,16 @@ void obscura_spill(const struct obscura *x, const struct plan *plan, int32_t sta
 
 /* The rank that keeps a stage's blocks where they go to one: that with the most room. There are two stages at least. */
 int32_t obscura_get_peer(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
-/* True when a block of some stage is sooner on another rank than in host memory, as far as costs and an evaluation tell. */
+/* True when a block of some stage is sooner on another rank than in host memory, as far as costs and an evaluation
+ * tell. */
 bool obscura_links_are_faster(const struct obscura *x, const struct plan_stage *stages);
 
 /* ---- obscura_partition.c ---- */
 
 /* Algorithm 1: layers from the slowest adjusted stage to the fastest other. */
 void obscura_adjust(struct obscura *x, struct obscura_draft **draft);
-/* stages[n_stages] with one layer from stage `from` to stage `to`; those between move by one. False when `from` has one. */
+/* stages[n_stages] with one layer from stage `from` to stage `to`; those between move by one. False when `from` has
+ * one. */
 bool obscura_move_layer(struct plan_stage *stages, int32_t from, int32_t to);
 
 /* ---- the whole ---- */
@@ -136,8 +139,8 @@ struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage 
  * (may be NULL) is a partition to try too. Where nothing fits
  * it is one that takes as little memory as can be. */
 struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *rival);
-/* obscura_rivals.c: the fastest of the plans that other planners make for the request, with its seconds, owned by the caller;
- * NULL when none fits. */
+/* obscura_rivals.c: the fastest of the plans that other planners make for the request, with its seconds, owned by the
+ * caller; NULL when none fits. */
 struct plan *obscura_find_rival(const struct obscura *x, double *seconds);
 
 #endif

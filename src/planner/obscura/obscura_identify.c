@@ -1,5 +1,5 @@
-/* Which stages are adjusted: those that 1F1B would take over their limit, and all before them. With step cmb a stage that
- * fits when it discards cheap ops alone does that and stays as it is, unless a later one has to be adjusted. */
+/* Which stages are adjusted: those that 1F1B would take over their limit, and all before them. With step cmb a stage
+ * that fits when it discards cheap ops alone does that and stays as it is, unless a later one has to be adjusted. */
 #include "base/mem.h"
 #include "model/model.h"
 #include "plan/recompute.h"

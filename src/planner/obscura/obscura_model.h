@@ -1,8 +1,9 @@
-/* Obscura's model of time and memory (Huang et al., USENIX ATC 2025), as numbers: a pipeline whose stages 0 to k, the adjusted
- * ones, run forwards ahead and recompute, and whose others do as in 1F1B. Serial.
+/* Obscura's model of time and memory (Huang et al., USENIX ATC 2025), as numbers: a pipeline whose stages 0 to k, the
+ * adjusted ones, run forwards ahead and recompute, and whose others do as in 1F1B. Serial.
  *
- * The equations are those of the paper by number. Where it has 3f there is forward + backward here, where 2f the backward;
- * uneven stages (Eq. 5) put the slowest one's times in. What is said of a loss that can be below 0 is taken as 0 then.
+ * The equations are those of the paper by number. Where it has 3f there is forward + backward here, where 2f the
+ * backward; uneven stages (Eq. 5) put the slowest one's times in. What is said of a loss that can be below 0 is taken
+ * as 0 then.
  */
 #ifndef PENSTOCK_PLANNER_OBSCURA_OBSCURA_MODEL_H
 #define PENSTOCK_PLANNER_OBSCURA_OBSCURA_MODEL_H
@@ -22,7 +23,8 @@ struct obscura_model {
   double epsilon;       /* of Eq. 2, as a part of 3f + r: 0 to 1 */
 };
 
-/* Forwards that stage s runs ahead: 1F1B, as its position for them in the strawman, as the refined pipeline has them. */
+/* Forwards that stage s runs ahead: 1F1B, as its position for them in the strawman, as the refined pipeline has them.
+ */
 int32_t obscura_model_get_plain(const struct obscura_model *model, int32_t stage);
 int32_t obscura_model_get_moved(const struct obscura_model *model, int32_t stage);
 int32_t obscura_model_get_refined(const struct obscura_model *model, int32_t stage);

@@ -1,5 +1,6 @@
-/* Algorithm 1: while the adjusted stages are what a step waits for, a layer goes from the slowest of them to the fastest of
- * the others that has room for it. The loop goes one move too far; the states before and after its last one are both tried. */
+/* Algorithm 1: while the adjusted stages are what a step waits for, a layer goes from the slowest of them to the
+ * fastest of the others that has room for it. The loop goes one move too far; the states before and after its last one
+ * are both tried. */
 #include <math.h>
 #include <string.h>
 

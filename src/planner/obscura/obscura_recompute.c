@@ -1,7 +1,8 @@
-/* What stages discard: as their limits ask for, each by itself, or all adjusted ones alike together with the blocks that leave
- * (Eq. 4). Blocks are enumerated; for each number and part of them the limits say how much has to be discarded, and a
- * knapsack over the kinds of ops what that takes at least. More is discarded only while transfers still cost time, as time
- * grows with recomputation otherwise: that walks the front of recomputation against bytes point by point.
+/* What stages discard: as their limits ask for, each by itself, or all adjusted ones alike together with the blocks
+ * that leave (Eq. 4). Blocks are enumerated; for each number and part of them the limits say how much has to be
+ * discarded, and a knapsack over the kinds of ops what that takes at least. More is discarded only while transfers
+ * still cost time, as time grows with recomputation otherwise: that walks the front of recomputation against bytes
+ * point by point.
  */
 #include <math.h>
 #include <string.h>
@@ -141,8 +142,8 @@ static void try_given(struct programme *ip, int32_t lambda, double beta) {
   add_choice(ip, (struct choice){lambda, beta, obscura_model_get_time(&model, 0), -1});
 }
 
-/* Where nothing fits as far as can be reckoned, which is a little too much as blocks on their way need not all be there at
- * once: those choices that take least, with all discarded. */
+/* Where nothing fits as far as can be reckoned, which is a little too much as blocks on their way need not all be there
+ * at once: those choices that take least, with all discarded. */
 static void try_lenient(struct programme *ip, int32_t lambda, double beta) {
   struct obscura_draft *d = ip->draft;
   const struct params_obscura *o = &ip->x->options;

@@ -1,4 +1,5 @@
-/* What other planners make of the same request: 1F1B and BPipe with recomputation on as few stages as fit, and AdaPipe. */
+/* What other planners make of the same request: 1F1B and BPipe with recomputation on as few stages as fit, and AdaPipe.
+ */
 #include <math.h>
 
 #include "base/error.h"

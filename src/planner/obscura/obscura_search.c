@@ -1,7 +1,7 @@
-/* Beyond the paper, by time alone. Every stage discards just what its own limit asks for, recomputation need not wait for its
- * gradient, any number of stages may run any number of forwards further ahead, and layers move between any two stages as long
- * as that helps; where blocks may leave, they leave instead of being discarded. What looks best by the quick time of a draft is
- * then judged by the request's evaluation.
+/* Beyond the paper, by time alone. Every stage discards just what its own limit asks for, recomputation need not wait
+ * for its gradient, any number of stages may run any number of forwards further ahead, and layers move between any two
+ * stages as long as that helps; where blocks may leave, they leave instead of being discarded. What looks best by the
+ * quick time of a draft is then judged by the request's evaluation.
  */
 #include <math.h>
 #include <string.h>
@@ -37,8 +37,8 @@ static void add(struct list *list, struct obscura_draft *draft) {
 
 /* ---- what a draft discards, or lets go ---- */
 
-/* As few blocks as possible leave, each of the adjusted stages by itself, so that nothing need be discarded; all that may when
- * that is not enough. */
+/* As few blocks as possible leave, each of the adjusted stages by itself, so that nothing need be discarded; all that
+ * may when that is not enough. */
 static void let_go(const struct obscura *x, struct obscura_draft *d, int32_t s) {
   int32_t most = d->warm_up[s] - d->rest;
   for (d->lambda[s] = 0; d->lambda[s] < most; d->lambda[s] += d->lambda[s] ? 1 : 3)
@@ -188,8 +188,8 @@ static void halve(const struct obscura *x, const int32_t *tried, const int64_t *
   }
 }
 
-/* The least number of micro-batches that recompute on each stage, by the memory of its own rank: all stages are tried at once,
- * as none depends on another. high[s] is enough. */
+/* The least number of micro-batches that recompute on each stage, by the memory of its own rank: all stages are tried
+ * at once, as none depends on another. high[s] is enough. */
 static void count_needed(const struct obscura *x, const struct obscura_draft *draft, int32_t *high) {
   struct obscura_draft *d = obscura_draft_dup(x, draft);
   int32_t *low = MEM_NEW(int32_t, x->n_stages);
@@ -205,7 +205,8 @@ static void count_needed(const struct obscura *x, const struct obscura_draft *dr
   obscura_draft_destroy(&d);
 }
 
-/* Only as many micro-batches recompute as the memory of their stage asks for, the first ones, where that costs nothing. */
+/* Only as many micro-batches recompute as the memory of their stage asks for, the first ones, where that costs nothing.
+ */
 static void spare_micro(struct obscura *x, struct obscura_draft **best) {
   bool any = false;
   for (int32_t s = 0; s < x->n_stages; s++) any = any || (*best)->recompute[s] > 0;

@@ -1,5 +1,5 @@
-/* Blocks for which host memory has no room, or that are to wait on disk, go on to it: at each place where there are too many,
- * the one that is needed last, from when it is there until it has to be back. */
+/* Blocks for which host memory has no room, or that are to wait on disk, go on to it: at each place where there are too
+ * many, the one that is needed last, from when it is there until it has to be back. */
 #include "base/mem.h"
 #include "plan/plan_move.h"
 #include "planner/obscura/obscura.h"
@@ -21,8 +21,8 @@ static bool is_hosted(const struct plan_move *m, int32_t place) {
   return m->tier == PLAN_TIER_HOST || place <= m->disk_start || place >= m->disk_end;
 }
 
-/* The block needed last of those that wait in host memory at this place and can be on disk then, with `span` actions for either
- * way; one that is on disk before or after may go sooner, or come back later. */
+/* The block needed last of those that wait in host memory at this place and can be on disk then, with `span` actions
+ * for either way; one that is on disk before or after may go sooner, or come back later. */
 static struct plan_move *choose(const struct hosted *h, int32_t place, int32_t span) {
   struct plan_move *last = NULL;
   for (int32_t k = 0; k < h->n; k++) {

@@ -1,7 +1,7 @@
-/* Activation blocks that leave their device and come back: which, when, and what of them. A stage that runs mu forwards ahead
- * and lets lambda blocks go has mu - lambda at rest and two more on their way, one in each direction. Lazily, a block leaves
- * only when there is no room and comes back just in time (Belady's rule); eagerly, every block after the first mu - lambda
- * leaves when it is made and comes back as soon as another has been used up.
+/* Activation blocks that leave their device and come back: which, when, and what of them. A stage that runs mu forwards
+ * ahead and lets lambda blocks go has mu - lambda at rest and two more on their way, one in each direction. Lazily, a
+ * block leaves only when there is no room and comes back just in time (Belady's rule); eagerly, every block after the
+ * first mu - lambda leaves when it is made and comes back as soon as another has been used up.
  */
 #include <math.h>
 
@@ -106,7 +106,8 @@ static int32_t get_span(const struct obscura *x, const struct obscura_draft *d, 
   return 2 * (spans < 1 ? 1 : spans > x->n_micro ? x->n_micro : (int32_t)spans);
 }
 
-/* Every block after the first `rest` leaves after its forward, and comes back when the one `rest` before it has been used. */
+/* Every block after the first `rest` leaves after its forward, and comes back when the one `rest` before it has been
+ * used. */
 static int32_t place_eagerly(const struct plan *plan, int32_t s, int32_t rest, int32_t span, struct plan_move *moves) {
   int32_t *forward, *use, n = 0, m = plan->n_micro;
   plan_move_find_uses(plan, &forward, &use);

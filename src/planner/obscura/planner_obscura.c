@@ -1,9 +1,10 @@
-/* Obscura (Huang et al., USENIX ATC 2025): stages over their limit recompute, and run forwards ahead of 1F1B, so that what
- * would be idle time before their first backward lies between backwards instead and takes up the recomputation.
+/* Obscura (Huang et al., USENIX ATC 2025): stages over their limit recompute, and run forwards ahead of 1F1B, so that
+ * what would be idle time before their first backward lies between backwards instead and takes up the recomputation.
  *
- * The passes of the paper, in its order: identify, migrate, relax, refine, swap and recompute, adjust the partition. That is
- * all with options.faithful, with fewer passes than all, and with a given number of adjusted stages or of blocks that leave.
- * Else the search goes on from there, and what other planners make of the same request is held against it.
+ * The passes of the paper, in its order: identify, migrate, relax, refine, swap and recompute, adjust the partition.
+ * That is all with options.faithful, with fewer passes than all, and with a given number of adjusted stages or of
+ * blocks that leave. Else the search goes on from there, and what other planners make of the same request is held
+ * against it.
  */
 #include "planner/obscura/obscura.h"
 
