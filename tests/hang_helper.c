@@ -58,7 +58,7 @@ static void work(struct job *job) {
   for (double end = clock_now() + 2.5 * job->seconds; clock_now() < end; clock_sleep(0.01)) comm_poll(job->comm);
 }
 
-/* The same on a communicator of its own. */
+/* Hangs on a communicator of its own. */
 static void work_alone(struct job *job) {
   struct comm *self = comm_create_self(job->comm);
   for (double end = clock_now() + 2.5 * job->seconds; clock_now() < end; clock_sleep(0.01)) comm_poll(self);

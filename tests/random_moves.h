@@ -106,7 +106,8 @@ static inline void put_random_moves(struct plan *plan, const struct model *model
   put_random_tiers(plan, model, rarity, MOVES_TO_RANKS);
 }
 
-/* The same until the plan's nodes can be ordered; without moves when that is not met soon. */
+/* Draws moves again until the plan's nodes can be ordered; leaves the plan without moves when that does not happen
+ * soon. */
 static inline void put_possible_tiers(struct plan *plan, const struct model *model, int32_t rarity, unsigned tiers) {
   for (int trial = 0; trial < 10; trial++) {
     struct dag *dag = NULL;

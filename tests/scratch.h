@@ -6,7 +6,7 @@ struct comm;
 
 /* Makes it; its absolute path. The test ends where that fails. */
 const char *scratch_make(void);
-/* The same folder on all ranks. Collective. */
+/* Makes one folder for all ranks. Collective. */
 const char *scratch_make_all(struct comm *comm);
 /* The test ends where that fails; nothing where there is none. */
 void scratch_remove(void);

@@ -467,7 +467,7 @@ static void test_flops(void) {
 
 /* ---- initial values ---- */
 
-/* The same layer of a longer model, from other memory: the same bits. Another seed or layer: others. */
+/* A layer of a longer model, made in other memory, has the same bits; another seed or layer has others. */
 static void test_init(void) {
   struct model *model = create("{\"model_type\": \"llama\", " LLAMA_SIZES "}", NULL);
   struct model *longer = create("{\"model_type\": \"llama\", \"vocab_size\": 11, \"hidden_size\": 12, "

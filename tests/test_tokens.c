@@ -220,8 +220,8 @@ static void write_long(const char *prefix, int64_t n, int64_t at) {
   fclose(out);
 }
 
-/* The same for equal content under any name; another for any other token, length or document, while the file is hashed
- * whole; of a longer one for its ends and its size. */
+/* A fingerprint is equal for equal content under any name, and another for any other token, length or document, while
+ * the file is hashed whole; of a longer one for its ends and its size. */
 static void test_fingerprint(void) {
   const char *a = raw_path("print-a"), *b = raw_path("print-b");
   const int32_t lengths[2][2] = {{3, 2}, {2, 3}}, ids[5] = {7, 8, 9, 10, 11}, others[5] = {7, 8, 9, 10, 12};

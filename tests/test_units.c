@@ -139,7 +139,7 @@ static void check_sentences(void) {
   mem_free(text);
 }
 
-/* The same distance from its recursive definition. */
+/* The distance by its recursive definition. */
 static int measure(const char *a, const char *b) {
   if (!*a || !*b) return (int)(strlen(a) + strlen(b));
   int best = measure(a + 1, b + 1) + (*a != *b);

@@ -9,7 +9,7 @@ uint64_t hash_bytes(const void *data, size_t bytes, uint64_t seed);
 
 /* Hash of a whole file's content and its size; returns a status. */
 int hash_file(const char *path, uint64_t *hash, int64_t *bytes);
-/* The same, with poll(context) called every few MiB: for large files, while others wait. */
+/* Like hash_file; calls poll(context) every few MiB, for large files while others wait. */
 int hash_file_polled(const char *path, void (*poll)(void *context), void *context, uint64_t *hash, int64_t *bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Messages between ranks. The only module that knows MPI (comm_mpi.c); no MPI type appears here.
+/* Messages between ranks. This folder alone knows MPI; no MPI type appears here.
  *
  * Every wait polls (test, then back off from busy polling to 1 ms sleeps; busy polling only while this node has at
  * least as many cores as ranks) and is bounded by the hang timeout, after which the watchdog names the silent rank and

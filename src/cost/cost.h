@@ -37,9 +37,9 @@ struct cost_measured {
  * should know. */
 int cost_create(const struct params *params, const struct model *model, int32_t n_ranks, struct cost **cost,
                 char **notes);
-/* The same with what was measured, for source "profile" (the others do not look at it). Nothing that a profile may lack
- * is an error: the preset's times take its place, brought to the level of what was measured of ops of that kind (else
- * of all), and notes and cost_get_source say "not measured". Without `measured` that is all. */
+/* Like cost_create, with what was measured for source "profile" (the others do not look at it). Nothing that a profile
+ * may lack is an error: the preset's times take its place, brought to the level of what was measured of ops of that
+ * kind (else of all), and notes and cost_get_source say "not measured". Without `measured` that is all. */
 int cost_create_measured(const struct params *params, const struct model *model, int32_t n_ranks,
                          const struct cost_measured *measured, struct cost **cost, char **notes);
 void cost_destroy(struct cost **cost);
@@ -75,21 +75,21 @@ double cost_get_recompute_share_factor(const struct cost *cost, int64_t n_body);
 /* Seconds to update n parameters, and to bring n gradients into the global norm, on a rank. */
 double cost_get_update(const struct cost *cost, int32_t rank, int64_t n_floats);
 double cost_get_norm(const struct cost *cost, int32_t rank, int64_t n_floats);
-/* Of the latter the rank's own part, without the meeting of ranks; and to add n gradients of a tied table's two uses.
- */
+/* Seconds of the rank's own part of the norm: the sum of squares of n gradients, without the meeting of ranks. */
 double cost_get_sum(const struct cost *cost, int32_t rank, int64_t n_floats);
+/* Seconds to add the n gradients of a tied tensor's two uses. */
 double cost_get_tied_sum(const struct cost *cost, int32_t rank, int64_t n_floats);
 
 /* Seconds of an activation or gradient from a rank to another, from the start of its send to its arrival. */
 double cost_get_message(const struct cost *cost, int32_t from, int32_t to, int64_t bytes);
-/* The same of a block of activations between its own rank and the one that keeps it, either way: `fraction` of all that
- * its stage keeps of a micro-batch. */
+/* Seconds of a block of activations between its own rank and the one that keeps it, either way. `fraction`: its part of
+ * all that its stage keeps of a micro-batch. */
 double cost_get_block(const struct cost *cost, int32_t own, int32_t peer, int64_t bytes, double fraction);
-/* The same of a block that waits in host memory, one way. */
+/* Seconds of a block of activations between device and host memory, one way. */
 double cost_get_copy(const struct cost *cost, int32_t rank, int64_t bytes, double fraction);
 /* Seconds to write (else to read) bytes that do not fit there to a file of the rank's node. */
 double cost_get_disk(const struct cost *cost, int32_t rank, bool write, int64_t bytes);
-/* The same of the gradient sum of a tied table. */
+/* Seconds of the gradient sum of a tied tensor from a rank to another. */
 double cost_get_tie(const struct cost *cost, int32_t from, int32_t to, int64_t bytes);
 /* Bytes of the hidden state that leaves a layer: a table's own, else `bytes`. */
 int64_t cost_get_output_bytes(const struct cost *cost, int32_t layer, int64_t bytes);

@@ -153,7 +153,7 @@ int32_t dag_summarize_moves(const struct plan *plan, const struct model *model, 
 /* Peak bytes of one rank's device, static part included; *node (may be NULL) is the compute node during which it occurs
  * (-1: none). */
 int64_t dag_get_peak(const struct dag *dag, int32_t rank, int32_t *node);
-/* The same of any pool. */
+/* Peak bytes of one of a rank's pools: device, host memory, files on disk. *node is as above. */
 int64_t dag_get_pool_peak(const struct dag *dag, int32_t rank, enum pool_kind pool, int32_t *node);
 
 /* A step of a block's way: ES, ER, LS, LR, EV, LD, SW, SR. */

@@ -58,7 +58,7 @@ static inline int32_t dag_builder_get_gradient_user(const struct dag_builder *b,
   return b->rebuild[at] >= 0 && !b->plan->recompute_early ? b->rebuild[at] : b->input[at];
 }
 
-/* As dag_measure_block, once they are measured. */
+/* Returns what dag_measure_block returns, from the measurements of dag_moves_measure. */
 static inline int64_t dag_builder_get_block(const struct dag_builder *b, int32_t stage, int32_t micro,
                                             int64_t parts[DAG_BLOCK_PARTS]) {
   size_t row = (size_t)stage * (size_t)b->n_shapes + (size_t)b->shape_of[micro];

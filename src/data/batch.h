@@ -35,8 +35,7 @@ struct batch {
 int batch_build(const struct dataset *dataset, int64_t first_sample, int64_t global_batch, int64_t micro_batch,
                 struct batch *batch);
 
-/* The same without reading tokens: rows, length, tokens, labels and lengths of each micro-batch; token and label are
- * NULL. */
+/* Like batch_build, but reads no tokens: each micro-batch has its shape and lengths; token and label are NULL. */
 int batch_build_shapes(const struct dataset *dataset, int64_t first_sample, int64_t global_batch, int64_t micro_batch,
                        struct batch *batch);
 

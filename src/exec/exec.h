@@ -51,7 +51,7 @@ struct exec_result {
   bool finite;       /* false: nothing was updated on this rank */
   int32_t bad_layer; /* first layer, in layer order, whose gradient is not finite; -1: none (the loss then) */
   int bad_tensor;
-  /* Of a device that keeps time, the same on all ranks but for start; loss and norm are NaN then. Else 0. */
+  /* Set by exec_way_timed only, 0 otherwise; equal on all ranks except `start`. Loss and norm are NaN then. */
   double start, seconds; /* this rank's clock when the step began; until the last node of all ranks really ended */
   double modelled;       /* the same by the modelled times */
   double late;           /* longest time by which a node began after its modelled end */

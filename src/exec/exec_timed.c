@@ -94,14 +94,14 @@ static double find_look(const struct exec *x) {
   return look;
 }
 
-/* Sleeps for a slice of the time until an instant of the step before which this rank has nothing to do. */
+/* Sleeps for a slice of the time until an instant of the step. This rank has nothing to do before that. */
 static void sleep_slice(struct exec *x, double until) {
   struct exec_timed *t = x->timed;
   clock_sleep_until(t->origin + fmin(until, now(t) + SLICE_SECONDS));
   comm_poll(x->step->comm);
 }
 
-/* All of it. */
+/* Sleeps until an instant of the step. */
 static void sleep_idle(struct exec *x, double until) {
   while (now(x->timed) < until) sleep_slice(x, until);
 }

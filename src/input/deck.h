@@ -53,7 +53,8 @@ struct deck {
  * read or is not text, an include that goes in a circle or deeper than DECK_DEPTH. */
 enum { DECK_DEPTH = 8 };
 int deck_read_text(const char *path, char **text);
-/* The same form of text from YAML that is in no file; `name` is how messages call it. Owned by the caller. */
+/* Makes the text that deck_read_text makes from YAML that is in no file; messages call it `name`. Owned by the caller.
+ */
 char *deck_wrap_text(const char *name, const char *yaml);
 
 /* True when both texts have the same decks, whatever their names. */

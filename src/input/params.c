@@ -170,7 +170,7 @@ static void put_node(struct params *params, enum param_id id, const struct deck_
   set_source(params, id, origin, reason ? mem_strdup(reason) : NULL);
 }
 
-/* The same of a text in deck syntax. */
+/* Sets a parameter from a text in deck syntax. */
 static void put(struct params *params, enum param_id id, const char *text, enum param_origin origin,
                 const char *reason) {
   struct mistakes mistakes = {0};

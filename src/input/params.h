@@ -189,7 +189,7 @@ void params_set_used(struct params *params, enum param_id id, const char *value,
 /* Writes used.yml: every key, its help and where its value comes from; a deck that gives the same values when run from
  * the same working directory. Atomically. Rank 0. */
 int params_write_used(const struct params *params, const char *path);
-/* The same text for a file that lies at `path`; owned by the caller. */
+/* The text of used.yml for a file that lies at `path`; owned by the caller. */
 char *params_format_used(const struct params *params, const char *path);
 /* Holds the parameters of a run that goes on against the used.yml that it began with: STATUS_MISTAKE names each key
  * that may not change and did, with both values. Files that hold what a run is bound to (data.train, model.config) may

@@ -1,4 +1,4 @@
-/* Model FLOPs of a training step, as the README defines them. */
+/* Model FLOPs of a training step; model.h defines them. */
 #include "model/model.h"
 
 /* Weights that are used in matrix products, once each; lookups do not count. */

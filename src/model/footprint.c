@@ -4,7 +4,7 @@
 
 int64_t footprint_round(int64_t bytes) { return (bytes + FOOTPRINT_ALIGN - 1) / FOOTPRINT_ALIGN * FOOTPRINT_ALIGN; }
 
-/* Of an activation's number. */
+/* Bytes of a number of an activation. */
 static int64_t get_word(const struct model *model) { return model->half ? 2 : (int64_t)sizeof(float); }
 
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -58,9 +58,9 @@ void footprint_layer(const struct model *model, const struct layer *layer, struc
 /* True when R runs the op again: one of the arrays that it writes is kept for the backward and was discarded. An array
  * that several ops write (in place) is discarded when any of them is named. */
 bool footprint_is_rebuilt(const struct layer *layer, int op, uint32_t discarded);
-/* Bytes of the model's hidden state, or its gradient. */
+/* Bytes of the hidden state between two layers of the model; its gradient has as many. */
 int64_t footprint_boundary(const struct model *model, struct micro_shape shape);
-/* The same where it leaves a layer: its given size, else the model's. */
+/* Bytes of the hidden state that leaves a layer: the size given for it by hand, else the model's. */
 int64_t footprint_output(const struct model *model, int32_t layer, struct micro_shape shape);
 
 /* True when the layers' sizes are given by hand (struct layer_sizes). Then a layer keeps these bytes and no others,

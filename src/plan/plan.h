@@ -18,7 +18,8 @@ struct plan_stage {
 };
 
 /* How long a stage's passes are taken to be where messages are put in order, in units of the plan's own: what is needed
- * first goes first. All 0: 1, a recomputation 0. Any lengths up to PLAN_PACE_MOST give an order that can run. */
+ * first goes first. All zero means the defaults: 1 for F, I and W, 0 for R. Any lengths up to PLAN_PACE_MOST give an
+ * order that can run. */
 enum { PLAN_PACE_MOST = 1024 };
 struct plan_pace {
   int32_t forward, rebuild, input, weight;

@@ -124,7 +124,8 @@ static int32_t find_recomputed(const struct plan *plan, const struct progress *a
   return micro;
 }
 
-/* The same without the order of micro-batches: each pass once, after what it needs. */
+/* Advances a stage whose micro-batches may come in any order: each pass once, after what it needs. Returns what is
+ * wrong, NULL: nothing. */
 static const char *advance_freely(const struct plan_action *a, struct progress *at) {
   static const uint8_t does[] = {[NODE_F] = DID_FORWARD,
                                  [NODE_R] = DID_REBUILD,

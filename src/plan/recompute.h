@@ -21,7 +21,7 @@ char *recompute_describe(const struct plan *plan, const struct model *model, int
  * stages[stage] is true, and an R is put before the B or I of each that discards something. Once, before plan_freeze.
  */
 void recompute_put(struct plan *plan, const uint32_t *ops, const bool *stages);
-/* The same for the first n_micro[stage] micro-batches of each stage alone. */
+/* Like recompute_put, but only the first n_micro[stage] micro-batches of each stage discard. */
 void recompute_put_first(struct plan *plan, const uint32_t *ops, const int32_t *n_micro);
 
 #endif

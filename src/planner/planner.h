@@ -91,15 +91,16 @@ int64_t planner_get_limit(const struct plan_request *request, int32_t rank);
 /* Adds a line to the request's notes, unless it is there. */
 void planner_note(const struct plan_request *request, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* order.c: the one generator behind GPipe and 1F1B and what is built on them (systems.md 1.2): warm-up count of
- * forwards, then backwards and forwards in turn. Appends 2m actions of one stage to `out`; returns how many. */
+/* order.c: the one generator behind GPipe and 1F1B and what is built on them: `warm_up` forwards, then backwards and
+ * forwards in turn. Appends 2m actions of one stage to `out`; returns how many. */
 int64_t order_make_interleaved(int32_t stage, int32_t n_micro, int32_t warm_up, struct plan_action *out);
-/* The same where what goes ahead in the warm-up need not stay so many: before the backward of micro-batch j are
- * max(warm_up, j + steady) forwards. steady below warm_up: the first forwards are moved into the warm-up, the others
- * keep the places that they have with a warm-up of `steady`. Appends 2m actions. */
+/* Orders a stage that runs `warm_up` forwards first and then keeps `steady` in flight: max(warm_up, j + steady)
+ * forwards stand before the backward of micro-batch j. With m = 5, warm_up 3 and steady 1: F0 F1 F2 B0 B1 B2 F3 B3 F4
+ * B4. With steady = warm_up it is order_make_interleaved. Appends 2m actions; returns how many. */
 int64_t order_make_ahead(int32_t stage, int32_t n_micro, int32_t warm_up, int32_t steady, struct plan_action *out);
-/* The same with the backward in two passes: after the input pass of micro-batch j the weight pass of j - delay and then
- * the next forward; what weight passes are left come last. Appends 3m actions. */
+/* Orders a stage whose backward is two passes: after the input pass of micro-batch j comes the weight pass of
+ * j - delay, and then the next forward; the weight passes that are left come last. Appends 3m actions; returns how
+ * many. */
 int64_t order_make_split(int32_t stage, int32_t n_micro, int32_t warm_up, int32_t delay, struct plan_action *out);
 
 /* planner_linear.c: what planners with one stage a rank share: stage s on rank s, the partition as asked, each stage's

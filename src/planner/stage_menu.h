@@ -17,7 +17,9 @@ void stage_menu_destroy(struct stage_menu **menu);
 bool stage_menu_choose(struct stage_menu *menu, const struct stage_need *need, int32_t first, int32_t n, int64_t limit,
                        double *seconds, uint32_t *ops);
 
-/* The same for a number of bytes: at least `need` of each micro-batch are discarded, *freed of them. */
+/* Chooses what the layers discard so that at least `need` bytes of each micro-batch go, with the least recomputation:
+ * *seconds of a micro-batch. *freed are the bytes that do go; ops is as above. False when the layers have not so many.
+ */
 bool stage_menu_cover(struct stage_menu *menu, int32_t first, int32_t n, int64_t need, double *seconds, int64_t *freed,
                       uint32_t *ops);
 

@@ -154,7 +154,8 @@ static int64_t get_static(const struct stage_needs *needs, int32_t first, int32_
   return bytes;
 }
 
-/* Hidden states and gradients beside those of the copies: received and sent ahead, and sent ones not yet let go. */
+/* Hidden states and gradients beside those of the copies: received and sent ahead, and sent ones that have not been
+ * taken yet. */
 static int64_t sum_under_way(int32_t stage, int32_t n_stages, int64_t enters, int64_t leaves) {
   if (n_stages == 1) return 0;
   return stage == 0 ? 2 * leaves : stage == n_stages - 1 ? 3 * enters : 2 * (enters + leaves);

@@ -6,7 +6,7 @@
 
 #include "planner/planner.h"
 
-/* Of one stage in 1F1B order and its largest micro-batch. Bytes. */
+/* What one stage needs in 1F1B order, of its largest micro-batch: the first two in seconds, all others in bytes. */
 struct stage_need {
   double forward, backward; /* seconds of a micro-batch; backward without recomputation */
   int64_t fixed;            /* parameters with all that belongs to them; hidden states and gradients under way */

@@ -40,8 +40,9 @@ struct rundir_token rundir_get_token(const struct rundir *dir);
  * `patience` seconds for it to appear, as on network file systems. STATUS_MISTAKE says what is there instead. */
 int rundir_join(const char *path, const struct rundir_token *token, double patience, const struct rundir_poll *poll,
                 struct rundir **dir);
-/* The same question of a folder in it that may lie elsewhere (a link, a mount): rank 0 marks it, the others look for
- * the mark, rank 0 takes it away. One that is not there, or is a plain part of the folder, gets no mark and needs none.
+/* Finds out whether all ranks see one folder within the run folder, which may lie elsewhere (a link, a mount): rank 0
+ * marks it, the others look for the mark, rank 0 takes it away. One that is not there, or is a plain part of the
+ * folder, gets no mark and needs none.
  */
 int rundir_mark(struct rundir *dir, const char *name);
 int rundir_find_mark(const struct rundir *dir, const char *name, double patience, const struct rundir_poll *poll);

@@ -135,7 +135,8 @@ static bool watch(const char *path, const struct timespec *first, double seconds
   return false;
 }
 
-/* The same batch job has the lock on another host: an earlier life of it, or a run beside this one. */
+/* True when the batch job of this run also has the lock on another host and gives signs of life there: then it is a run
+ * beside this one, not an earlier life. */
 static bool is_other_life_alive(const char *path, const struct rundir_holder *holder, const struct rundir_holder *self,
                                 const struct timespec *beat, const struct rundir_poll *poll) {
   double age = (double)(time(NULL) - beat->tv_sec);

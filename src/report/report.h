@@ -114,7 +114,7 @@ bool report_has_later_parts(const struct report_rank *ranks, int32_t n_ranks);
 
 /* The report as text; owned by the caller. */
 char *report_format(const struct report *report);
-/* The same as one JSON object; owned by the caller. */
+/* The report as one JSON object; owned by the caller. */
 char *report_format_json(const struct report *report);
 
 const char *report_cause_get_text(enum report_cause cause);

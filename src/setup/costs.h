@@ -11,8 +11,8 @@ struct comm;
  * profile_describe_device_all has it; NULL: not known. On one rank alone. */
 int costs_open(const struct params *params, const struct model *model, int32_t n_ranks, const char *device,
                struct cost **cost, char **notes);
-/* The same on every rank; rank 0 alone reads the profile, of what it finds there all get a copy. Collective; a status
- * of this rank. */
+/* Like costs_open, on every rank: rank 0 alone reads the profile and gives all others a copy. Collective; the status is
+ * this rank's own. */
 int costs_open_all(struct comm *comm, const struct params *params, const struct model *model, const char *device,
                    struct cost **cost, char **notes);
 

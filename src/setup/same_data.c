@@ -95,7 +95,7 @@ static int refuse_life(const char *key, const char *prefix, struct identity befo
   return status;
 }
 
-/* The same file under two names. */
+/* True when two prefixes name one file. */
 static bool is_same_place(const char *a, const char *b) {
   if (!strcmp(a, b)) return true;
   char *paths[2] = {mem_format("%s.bin", a), mem_format("%s.bin", b)};

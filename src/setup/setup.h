@@ -58,7 +58,7 @@ struct device_config setup_make_device(const struct params *params, const struct
 
 /* Fills in what the program finds out (threads, limit, stages), so that used.yml shows it. */
 void setup_note_used(struct params *params, const struct comm *comm, const struct topo *topo);
-/* The same of what the plan tells (stages a rank). */
+/* Fills in what the plan tells (stages a rank), so that used.yml shows it. */
 void setup_note_plan(struct params *params, const struct plan *plan);
 
 #endif

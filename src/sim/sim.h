@@ -56,7 +56,7 @@ struct sim_result {
   /* Of all activations and gradients; exposed: compute idle directly before the consumer, inside [start, end] of the
    * message (systems that overlap hide it). */
   double message_seconds, exposed_seconds;
-  /* The same of blocks of activations on their way, and of compute nodes that wait until one is back or gone. */
+  /* Seconds that blocks of activations are on their way, and that compute nodes wait until one is back or gone. */
   double block_seconds, block_exposed_seconds;
 };
 

@@ -16,8 +16,8 @@ int disk_make_folder(const char *path);
  * would be lost or in the way: STATUS_MISTAKE with path and repair. */
 int disk_check_target(const char *path);
 
-/* The same before the work whose result goes there, and whether this job may make files in its folder: STATUS_MISTAKE
- * with path and reason. Leaves nothing. */
+/* Checks, before the work whose result goes to `path`, what disk_check_target checks, and that this job may make files
+ * in its folder: STATUS_MISTAKE with path and reason. It leaves no file there. */
 int disk_check_writable(const char *path);
 
 /* Writes `text` as the whole content of `path` (of the file that it links to): temporary name (path.tmp), sync, rename,

@@ -29,7 +29,7 @@ static int open_data_all(struct deck_run *run) {
   return comm_agree_all(run->comm, status);
 }
 
-/* The same micro-batches on one rank, without a limit. */
+/* Plans the micro-batches of the real plan for one rank, without a limit. */
 static int make_plan_alone(struct deck_run *run) {
   const struct plan *real = run->plan;
   struct plan_request request = {.model = run->model,

@@ -42,7 +42,7 @@ struct obscura_draft {
   double *recompute;         /* [n_stages] seconds that it takes to make them again */
   int32_t *n_recompute;      /* [n_stages] of so many micro-batches, from the first */
   bool early;                /* recomputation does not wait for its gradient */
-  int64_t *margin;           /* [n_stages] bytes that its plan was seen to take beyond what was reckoned */
+  int64_t *margin;           /* [n_stages] bytes that its plan was seen to take beyond its estimate */
   double seconds;            /* of a step, as far as it is known */
 };
 
@@ -68,11 +68,11 @@ int64_t obscura_draft_get_peak(const struct obscura *x, const struct obscura_dra
 /* The plan, owned by the caller, not frozen. STATUS_FAILED when its blocks cannot move as drafted. */
 int obscura_draft_build(const struct obscura *x, const struct obscura_draft *draft, struct plan **plan);
 /* Sets draft->seconds: those of the request's evaluation, or of obscura_draft_time without one; INFINITY when it does
- * not fit. Where it takes more than was reckoned its margin grows, and true is returned: what is discarded can be
- * chosen again. */
+ * not fit. When it takes more memory than estimated, its margin grows and the function returns true: the caller may
+ * then choose again what is discarded. */
 bool obscura_draft_evaluate(const struct obscura *x, struct obscura_draft *draft);
-/* The same by the request's evaluation, which there is; peaks[n_stages] are the bytes of each rank's device, INT64_MAX
- * where they are not known. */
+/* Sets draft->seconds by the simulator alone (the request must allow it). peaks[n_ranks] are the peak bytes of each
+ * rank's device, INT64_MAX where they are not known. */
 void obscura_draft_measure(const struct obscura *x, struct obscura_draft *draft, int64_t *peaks);
 /* The model's terms for a draft. */
 struct obscura_model obscura_draft_get_model(const struct obscura *x, const struct obscura_draft *draft);

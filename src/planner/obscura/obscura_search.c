@@ -35,7 +35,7 @@ static void add(struct list *list, struct obscura_draft *draft) {
   list->drafts[at] = draft;
 }
 
-/* ---- what a draft discards, or lets go ---- */
+/* ---- what a draft discards or evicts ---- */
 
 /* As few blocks as possible leave, each of the adjusted stages by itself, so that nothing need be discarded; all that
  * may when that is not enough. */
@@ -158,7 +158,8 @@ static void balance(struct obscura *x, struct obscura_draft **draft) {
 
 /* ---- the whole ---- */
 
-/* As it would run; what it takes beyond what was reckoned is discarded or let go too. */
+/* Evaluates the draft on the simulator. When it needs more memory than estimated, discards or evicts more and tries
+ * again. */
 static void judge(struct obscura *x, struct obscura_draft *draft, struct obscura_draft **best) {
   enum { TRIES = 4 };
   for (int t = 0; t < TRIES && obscura_draft_evaluate(x, draft); t++) settle(x, draft, draft->beta > 0);
@@ -274,7 +275,7 @@ static void search_blocks(struct obscura *x, const struct seeds *seeds, enum pla
   x->tier = before;
 }
 
-/* 1F1B that discards and lets go all it can: for what is said of a request that nothing fits. */
+/* A draft of 1F1B that discards and evicts all it can: what a refusal says when nothing fits. */
 static struct obscura_draft *make_least(struct obscura *x, const struct plan_stage *stages) {
   struct obscura_draft *d = obscura_draft_create(x, stages);
   uint32_t *ops = obscura_list_ops(x);

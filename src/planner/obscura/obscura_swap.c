@@ -148,7 +148,7 @@ static int64_t measure_moved(const struct obscura *x, const struct obscura_draft
   return bytes;
 }
 
-/* A plan in which blocks are let go. */
+/* A plan in which blocks of activations are evicted. */
 struct put {
   const struct plan *plan;
   struct order_time times; /* where they go to other ranks */

@@ -63,7 +63,8 @@ static struct obscura_draft *follow_once(struct obscura *x, const struct plan_st
   return d;
 }
 
-/* Where the plan takes more than was reckoned, once more with that in mind: it may adjust another stage. */
+/* When the plan takes more memory than estimated, the search runs once more with what it learnt: it may adjust another
+ * stage. */
 struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage *stages) {
   enum { TRIES = 3 };
   int64_t *margin = MEM_NEW(int64_t, x->n_stages);
