@@ -1,22 +1,19 @@
 #!/bin/bash
 # Jobs that save checkpoints and write traces are killed, one rank at a random byte of its writing or at a random instant,
 # again and again in the same folder. Each next start must find everything that the one before had finished.
-set -u
-folder=$(mktemp -d /tmp/penstock-kill-XXXXXX)
-trap 'rm -rf "$folder"' EXIT
-failures=0 code=0 last=never
+# shellcheck source=tests/cmd_lib.sh
+. "$(dirname "$0")/cmd_lib.sh"
+need_launcher
+folder=$work before=never
+show_output() { sed 's/^/    /' log; }
 
 life() { # RANKS KIND RANK BYTES MICROSECONDS
-  # shellcheck disable=SC2086 # the flags are several words
-  timeout -k 5 40 $MPIEXEC $MPIEXEC_FLAGS -n "$1" ./tests/kill_helper "$2" "$folder/$2" "$3" "$4" "$5" > "$folder/log" 2>&1 < /dev/null
+  timeout -k 5 40 "${launcher[@]}" -n "$1" "$build/tests/kill_helper" "$2" "$folder/$2" "$3" "$4" "$5" > log 2>&1 < /dev/null
   code=$?
+  last="$2, killed before: $before"
   # The launcher may lose the code of a killed job, but not what the check says.
-  if grep -q "failed:" "$folder/log" || [ $code = 124 ] || [ $code = 137 ]; then
-    echo "$2, killed before: $last; now code $code:"
-    cat "$folder/log"
-    failures=$((failures + 1))
-  fi
-  last="rank $3 at byte $4, microsecond $5"
+  check [ "$(grep -c "failed:" log)" = 0 ] && [ $code != 124 ] && [ $code != 137 ] || fail "code $code"
+  before="rank $3 at byte $4, microsecond $5"
 }
 
 random() { echo $((RANDOM * 32768 + RANDOM)); }
@@ -41,22 +38,22 @@ for kind in checkpoint trace; do
     [ $kind = trace ] || life 3 $kind 0 $place 0
   done
   life 3 $kind 0 0 0
-  [ $code = 0 ] || { echo "the last life ended with $code"; cat "$folder/log"; failures=$((failures + 1)); }
+  ends 0
   steps=$(tail -n 1 "$folder/$kind/progress")
   echo "$kind: ${steps:-0} steps in $i lives"
-  [ "${steps:-0}" -gt 5 ] || { echo "too few to tell"; failures=$((failures + 1)); }
+  check [ "${steps:-0}" -gt 5 ] || fail "too few to tell"
   rest=$(find "$folder/$kind" -name '*.tmp' -o -name '*.journal')
   if [ $kind = checkpoint ]; then
     listed=$(awk '$1 != "#" { print $4 }' "$folder/checkpoint/index.txt" | sort)
-    [ "$(cd "$folder/checkpoint" && printf '%s\n' *.h5)" = "$listed" ] ||
-      { echo "files that are not listed: $(ls "$folder/checkpoint"), $listed"; failures=$((failures + 1)); }
-    [ "$(wc -l <<< "$listed")" -le 2 ] || { echo "more than two stay: $listed"; failures=$((failures + 1)); }
+    check [ "$(cd "$folder/checkpoint" && printf '%s\n' *.h5)" = "$listed" ] ||
+      fail "files that are not listed: $(ls "$folder/checkpoint"), $listed"
+    check [ "$(wc -l <<< "$listed")" -le 2 ] || fail "more than two stay: $listed"
   fi
-  [ -z "$rest" ] || { echo "left: $rest"; failures=$((failures + 1)); }
+  check [ -z "$rest" ] || fail "left: $rest"
 done
 
 # What was healed is plain HDF5 for others.
 if command -v h5dump > /dev/null; then
-  h5dump "$folder/trace/trace.h5" > "$folder/dump" 2> "$folder/errors" || { cat "$folder/errors"; failures=$((failures + 1)); }
+  check h5dump "$folder/trace/trace.h5" > dump 2> log || fail "h5dump"
 fi
-exit $((failures > 0))
+finish
