@@ -39,7 +39,7 @@ static struct cost *make_times(const struct model *model, int32_t p, double back
 static void check_blocks(const struct bpipe_case *c, const struct sim_result *r, double evict) {
   double offload = 0, idle = 0;
   for (int32_t k = 0; k < c->dag->n_ranks; k++) {
-    const struct sim_idle *i = &r->ranks[k].idle;
+    const struct step_idle *i = &r->ranks[k].idle;
     offload += i->offload;
     idle += i->offload + i->data + i->message;
     T_CHECK(i->other < 1e-9, "rank %d: %g s idle for no cause", k, i->other);

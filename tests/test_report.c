@@ -56,7 +56,8 @@ static struct node_row make_row(int rank, enum node_kind kind, int stage, int mi
                            .layer = layer,
                            .peer = -1,
                            .start_s = start / 1e3,
-                           .end_s = end / 1e3};
+                           .end_s = end / 1e3,
+                           .after = -1};
 }
 
 static void append(struct h5_file *file, int32_t step, double seconds, const struct node_row *rows, int64_t n) {
@@ -65,6 +66,7 @@ static void append(struct h5_file *file, int32_t step, double seconds, const str
   for (int64_t i = 0; i < n; i++) {
     copy[i] = rows[i];
     copy[i].step = step;
+    copy[i].node = (int32_t)i;
     if (rows[i].rank >= n_ranks) n_ranks = rows[i].rank + 1;
   }
   T_CHECK(!rows_append(file, trace_rows_get_nodes(), copy, n), "%s", error_text());
@@ -83,22 +85,25 @@ static const struct {
   enum node_kind kind;
   int stage, micro;
   double start, end;
+  int after; /* row */
 } paper[] = {
-    {0, NODE_F, 0, 0, 0, 10},      {0, NODE_F, 0, 1, 10, 20},    {0, NODE_B, 0, 0, 50, 70},
-    {0, NODE_B, 0, 1, 90, 110},    {0, NODE_U, 0, -1, 115, 120}, {0, NODE_SF, 0, 0, 10, 12},
-    {0, NODE_SF, 0, 1, 20, 22},    {0, NODE_RB, 0, 0, 20, 48},   {0, NODE_RB, 0, 1, 70, 88},
-    {0, NODE_N, -1, -1, 110, 114}, {1, NODE_F, 1, 0, 12, 22},    {1, NODE_B, 1, 0, 22, 42},
-    {1, NODE_F, 1, 1, 42, 52},     {1, NODE_B, 1, 1, 52, 82},    {1, NODE_U, 1, -1, 115, 118},
-    {1, NODE_RF, 1, 0, 0, 12},     {1, NODE_RF, 1, 1, 21, 22},   {1, NODE_SB, 1, 0, 42, 48},
-    {1, NODE_SB, 1, 1, 84, 88},    {1, NODE_N, -1, -1, 82, 114},
+    {0, NODE_F, 0, 0, 0, 10, -1},     {0, NODE_F, 0, 1, 10, 20, 0},    {0, NODE_B, 0, 0, 50, 70, 7},
+    {0, NODE_B, 0, 1, 90, 110, 8},    {0, NODE_U, 0, -1, 115, 120, 9}, {0, NODE_SF, 0, 0, 10, 12, 0},
+    {0, NODE_SF, 0, 1, 20, 22, 1},    {0, NODE_RB, 0, 0, 20, 48, 17},  {0, NODE_RB, 0, 1, 70, 88, 18},
+    {0, NODE_N, -1, -1, 110, 114, 3}, {1, NODE_F, 1, 0, 12, 22, 15},   {1, NODE_B, 1, 0, 22, 42, 10},
+    {1, NODE_F, 1, 1, 42, 52, 11},    {1, NODE_B, 1, 1, 52, 82, 12},   {1, NODE_U, 1, -1, 115, 118, 19},
+    {1, NODE_RF, 1, 0, 0, 12, 5},     {1, NODE_RF, 1, 1, 21, 22, 15},  {1, NODE_SB, 1, 0, 42, 48, 11},
+    {1, NODE_SB, 1, 1, 84, 88, 13},   {1, NODE_N, -1, -1, 82, 114, 3},
 };
 enum { N_PAPER = sizeof paper / sizeof *paper };
 
-static void append_paper(struct h5_file *file, int32_t step) {
+static void append_paper(struct h5_file *file, int32_t step, bool knows_after) {
   struct node_row rows[N_PAPER];
-  for (int i = 0; i < N_PAPER; i++)
+  for (int i = 0; i < N_PAPER; i++) {
     rows[i] = make_row(paper[i].rank, paper[i].kind, paper[i].stage, paper[i].micro,
                        paper[i].kind == NODE_U ? paper[i].stage : -1, paper[i].start, paper[i].end);
+    rows[i].after = knows_after ? paper[i].after : -1;
+  }
   append(file, step, 0.121, rows, N_PAPER);
 }
 
@@ -143,17 +148,32 @@ static void check_rank(const struct report *r, int rank, double busy, double bub
 static void check_sums(const struct report *r) {
   for (int32_t i = 0; i < r->n_ranks; i++) {
     const struct report_rank *p = &r->ranks[i];
-    double sum = p->busy + p->bubble + p->wait + p->other + p->offload;
+    double sum = p->busy + p->bubble + p->wait + p->other + p->offload, words = p->busy;
+#define X(name, ...) words += p->idle.name;
+    STEP_IDLE_WORDS(X)
+#undef X
+    T_CHECK(near(words, r->step_seconds), "rank %d: words sum to %.12f of %.12f", i, words, r->step_seconds);
     T_CHECK(near(sum, r->step_seconds), "rank %d: parts sum to %.12f of %.12f", i, sum, r->step_seconds);
     T_CHECK(p->busy >= 0 && p->bubble >= 0 && p->wait >= 0 && p->other >= 0 && p->offload >= 0,
             "rank %d has a negative part", i);
   }
 }
 
+/* The idle time of the paper's ranks in the words of a prediction. */
+static void check_words(const struct report *r) {
+  const struct step_idle *first = &r->ranks[0].idle, *second = &r->ranks[1].idle;
+  T_CHECK(near(first->fill, 0) && near(first->data, 0.034) && near(first->message, 0.012) &&
+              near(first->other, 0.004) && near(first->drain, 0.006),
+          "rank 0: %g %g %g %g %g", first->fill, first->data, first->message, first->other, first->drain);
+  T_CHECK(near(second->fill, 0.012) && near(second->data, 0) && near(second->message, 0) && near(second->other, 0) &&
+              near(second->drain, 0.036),
+          "rank 1: %g %g %g %g %g", second->fill, second->data, second->message, second->other, second->drain);
+}
+
 static void test_paper(void) {
   struct report r;
   struct h5_file *file = create_trace(2);
-  for (int32_t step = 1; step <= 3; step++) append_paper(file, step);
+  for (int32_t step = 1; step <= 3; step++) append_paper(file, step, true);
   T_CHECK(!h5_close(&file), "%s", error_text());
   write_plan();
   int status = report_read(folder, 0, &r);
@@ -166,6 +186,7 @@ static void test_paper(void) {
   T_CHECK(r.planner && !strcmp(r.planner, "1f1b") && !r.status, "planner and status");
   check_rank(&r, 0, 65, 34, 12, 10);
   check_rank(&r, 1, 73, 40, 2, 6);
+  check_words(&r);
   check_sums(&r);
   T_CHECK(r.ranks[0].peak_bytes == 1003 && r.ranks[1].peak_bytes == 2003, "peaks");
   T_CHECK(r.ranks[0].limit_bytes == INT64_MAX && r.ranks[1].limit_bytes == 1 << 30, "limits");
@@ -180,6 +201,19 @@ static void test_paper(void) {
   const char *drawn = r.picture, *second = r.picture + REPORT_PICTURE_COLUMNS + 1;
   T_CHECK(drawn[0] == 'F' && drawn[20] == '.' && drawn[50] == 'B' && drawn[97] == 'U', "picture %s", drawn);
   T_CHECK(second[0] == '.' && second[12] == 'F' && second[25] == 'B' && second[99] == '.', "picture %s", second);
+  report_fini(&r);
+}
+
+/* A trace of before the column: what a node's kind waits for tells the rest. */
+static void test_older(void) {
+  struct report r;
+  struct h5_file *file = create_trace(2);
+  append_paper(file, 1, false);
+  T_CHECK(!h5_remove(file, "/nodes/after") && !h5_close(&file), "%s", error_text());
+  T_CHECK(!report_read(folder, 0, &r), "%s", error_text());
+  check_rank(&r, 0, 65, 34, 12, 10);
+  check_rank(&r, 1, 73, 40, 2, 6);
+  check_words(&r);
   report_fini(&r);
 }
 
@@ -265,7 +299,7 @@ static void test_outputs(void) {
 /* A tied weight without the norm: the update waits for the other use's sum. */
 static void test_tie(void) {
   struct report r;
-  const struct node_row rows[] = {
+  struct node_row rows[] = {
       make_row(0, NODE_F, 0, 0, -1, 0, 10),    make_row(1, NODE_F, 1, 0, -1, 14, 20),
       make_row(1, NODE_B, 1, 0, -1, 20, 40),   make_row(0, NODE_B, 0, 0, -1, 44, 60),
       make_row(0, NODE_SF, 0, 0, -1, 10, 14),  make_row(1, NODE_RF, 1, 0, -1, 0, 14),
@@ -275,8 +309,11 @@ static void test_tie(void) {
       make_row(0, NODE_U, 0, -1, 0, 70, 80),   make_row(1, NODE_U, 1, -1, 5, 70, 90),
       make_row(0, NODE_N, -1, -1, -1, 80, 92), make_row(1, NODE_N, -1, -1, -1, 90, 92),
   };
+  enum { N = sizeof rows / sizeof *rows };
+  static const int8_t after[N] = {-1, 5, 1, 7, 0, 4, 2, 6, 2, 8, 3, 10, 10, 11, 12, 13};
+  for (int i = 0; i < N; i++) rows[i].after = after[i];
   struct h5_file *file = create_trace(2);
-  append(file, 5, 0.085, rows, sizeof rows / sizeof *rows);
+  append(file, 5, 0.085, rows, N);
   T_CHECK(!h5_close(&file), "%s", error_text());
   T_CHECK(!report_read(folder, 0, &r), "%s", error_text());
   T_CHECK(near(r.step_seconds, 0.092), "the step ends with the last node of any rank");
@@ -289,16 +326,18 @@ static void test_tie(void) {
 }
 
 /* The graph of 1F1B run in ideal time: F takes 10 ms, B 20 ms, all else nothing. */
-static void time_ideally(const struct dag *dag, double *start, double *end) {
+static void time_ideally(const struct dag *dag, double *start, double *end, int32_t *after) {
   bool changed = true;
   while (changed) {
     changed = false;
     for (int32_t v = 0; v < dag->n_nodes; v++) {
       const struct dag_node *node = &dag->nodes[v];
       double ready = 0, length = node->kind == NODE_F ? 0.01 : node->kind == NODE_B ? 0.02 : 0;
-      for (int64_t e = dag->in_offset[v]; e < dag->in_offset[v + 1]; e++) ready = fmax(ready, end[dag->edge_from[e]]);
       int32_t stream = dag->stream_offset[node->rank * STREAM_COUNT + node->stream];
-      if (node->position > 0) ready = fmax(ready, end[dag->stream_nodes[stream + node->position - 1]]);
+      after[v] = node->position > 0 ? dag->stream_nodes[stream + node->position - 1] : -1;
+      if (after[v] >= 0) ready = end[after[v]];
+      for (int64_t e = dag->in_offset[v]; e < dag->in_offset[v + 1]; e++)
+        if (end[dag->edge_from[e]] > ready) ready = end[after[v] = dag->edge_from[e]];
       changed |= end[v] != ready + length;
       start[v] = ready;
       end[v] = ready + length;
@@ -326,8 +365,9 @@ static void test_ideal(void) {
   T_CHECK(!status, "%s", error_text());
   double *start = MEM_NEW(double, dag->n_nodes), *end = MEM_NEW(double, dag->n_nodes);
   struct node_row *rows = MEM_NEW(struct node_row, dag->n_nodes);
-  time_ideally(dag, start, end);
-  for (int32_t v = 0; v < dag->n_nodes; v++) rows[v] = trace_rows_make_node(dag, v, 1, start[v], end[v], -1);
+  int32_t *after = MEM_NEW(int32_t, dag->n_nodes);
+  time_ideally(dag, start, end, after);
+  for (int32_t v = 0; v < dag->n_nodes; v++) rows[v] = trace_rows_make_node(dag, v, 1, start[v], end[v], after[v]);
   struct h5_file *file = create_trace(P);
   append(file, 1, 0, rows, dag->n_nodes);
   T_CHECK(!h5_close(&file), "%s", error_text());
@@ -344,13 +384,15 @@ static void test_ideal(void) {
   report_fini(&r);
   mem_free(start);
   mem_free(end);
+  mem_free(after);
   mem_free(rows);
   dag_destroy(&dag);
   plan_destroy(&plan);
   model_destroy(&model);
 }
 
-/* Whatever the times are, also messages that overlap, end late or are missing: the parts sum to the step. */
+/* Whatever the times are, also messages that overlap, end late or are missing, and whatever rows are said to come after
+ * (some of them nothing that is there): the parts sum to the step. */
 static void test_random(void) {
   static const enum node_kind kinds[] = {NODE_F,  NODE_B,  NODE_I,  NODE_W,  NODE_U,
                                          NODE_SF, NODE_RF, NODE_SB, NODE_RB, NODE_N};
@@ -375,6 +417,7 @@ static void test_random(void) {
         start = (double)(y / 63 % 200) - 20;
       }
       rows[i] = make_row(rank, kind, (int)(x / 30 % 4), (int)(x / 120 % 4), -1, start, start + length);
+      rows[i].after = (int32_t)(x / 480 % (N_ROWS + 10)) - 5;
     }
     append(file, step, (double)(counter % 100) / 1e3, rows, N_ROWS);
   }
@@ -399,6 +442,10 @@ static void test_long_step(void) {
     rows[4 * i + 1] = make_row(0, NODE_SF, 0, i, -1, at + 1, at + 3);
     rows[4 * i + 2] = make_row(1, NODE_RF, 1, i, -1, at, at + 3);
     rows[4 * i + 3] = make_row(1, NODE_F, 1, i, -1, at + 3, at + 4);
+    rows[4 * i].after = 4 * i - 3; /* the send before it; of the first none */
+    rows[4 * i + 1].after = 4 * i;
+    rows[4 * i + 2].after = 4 * i + 1;
+    rows[4 * i + 3].after = 4 * i + 2;
   }
   struct h5_file *file = create_trace(2);
   append(file, 1, 4 * M / 1e3, rows, 4 * M);
@@ -417,9 +464,9 @@ static void test_lives(void) {
   struct h5_file *file = create_trace(3);
   struct report r;
   struct node_row third = make_row(2, NODE_F, 2, 0, -1, 5, 6), alone = make_row(0, NODE_F, 0, 0, -1, 0, 500);
-  for (int32_t step = 1; step <= 3; step++) append_paper(file, step);
+  for (int32_t step = 1; step <= 3; step++) append_paper(file, step, true);
   for (int32_t step = 4; step <= 5; step++) {
-    append_paper(file, step);
+    append_paper(file, step, true);
     third.step = step;
     T_CHECK(!rows_append(file, trace_rows_get_nodes(), &third, 1), "%s", error_text());
   }
@@ -433,7 +480,7 @@ static void test_lives(void) {
   report_fini(&r);
   /* Killed at once after it went on with two ranks: what the first life left. */
   file = create_trace(4);
-  for (int32_t step = 1; step <= 3; step++) append_paper(file, step);
+  for (int32_t step = 1; step <= 3; step++) append_paper(file, step, true);
   T_CHECK(!h5_close(&file), "%s", error_text());
   T_CHECK(!report_read(folder, 0, &r), "%s", error_text());
   T_CHECK(r.n_ranks == 2 && r.n_steps == 2, "the steps of the earlier life");
@@ -468,6 +515,7 @@ int main(void) {
   test_steps_option();
   test_outputs();
   test_typical();
+  test_older();
   test_tie();
   test_ideal();
   test_random();

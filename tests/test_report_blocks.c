@@ -1,7 +1,8 @@
-/* What a report says of blocks that moved, from the times of nodes alone: a worked example, and random plans with
- * random moves, whose waits are those that the simulator knows from the graph itself. */
+/* What a report says of blocks that moved: a worked example, and random plans with random moves, of which report and
+ * simulator say, rank by rank and word by word, what the graph's own edges say. */
 #include "base/error.h"
 #include "random_moves.h"
+#include "record/step_parts.h"
 #include "record/trace_rows.h"
 #include "report/report_step.h"
 #include "sim/sim.h"
@@ -24,9 +25,8 @@ static struct sums add_up(struct node_row *rows, int64_t n_rows, int32_t n_ranks
   struct sums ranks = {0}, stages = {0};
   qsort(rows, (size_t)n_rows, sizeof *rows, compare_rows);
   *report = (struct report){.n_ranks = n_ranks, .ranks = MEM_NEW(struct report_rank, n_ranks)};
-  step_view_init(&view, rows, n_rows, seconds);
-  view.recompute_early = recompute_early;
-  step_view_add(&view, report);
+  step_view_init(&view, rows, n_rows, seconds, recompute_early);
+  report_step_add(&view, report);
   step_view_fini(&view);
   for (int32_t r = 0; r < n_ranks; r++) {
     ranks.blocks += report->ranks[r].blocks;
@@ -65,7 +65,8 @@ static struct node_row make_row(enum node_kind kind, int32_t position, int32_t m
                            .peer = -1,
                            .bytes = node_kind_get_stream(kind) == STREAM_COMPUTE ? 0 : 1000,
                            .start_s = start,
-                           .end_s = end};
+                           .end_s = end,
+                           .after = -1};
 }
 
 /* One rank. The first block leaves while the second forward runs (hidden) and is back late (2 of its 3 s exposed); the
@@ -77,10 +78,16 @@ static void test_example(void) {
       make_row(NODE_F, 2, 2, 4, 4.5), make_row(NODE_B, 3, 2, 5, 6),    make_row(NODE_LD, 0, 0, 5, 8),
       make_row(NODE_B, 4, 0, 8, 9),   make_row(NODE_LD, 1, 1, 8, 8.5), make_row(NODE_B, 5, 1, 9, 10),
   };
+  enum { N = sizeof rows / sizeof *rows };
+  static const int8_t after[N] = {-1, 0, 0, 1, 2, 4, 4, 3, 5, 8, 8, 9};
+  for (int i = 0; i < N; i++) {
+    rows[i].node = i;
+    rows[i].after = after[i];
+  }
   struct report report;
   /* Before F 2 (3 to 4): block 0 goes to disk until 4. Before B 2 (4.5 to 5): block 1 goes out until 5. Before B 0 (6
    * to 8). */
-  struct sums sums = add_up(rows, (int64_t)(sizeof rows / sizeof *rows), 1, 10, true, &report);
+  struct sums sums = add_up(rows, N, 1, 10, true, &report);
   T_CHECK(sums.blocks == 2 && sums.bytes == 2000, "%g blocks of %g bytes", sums.blocks, sums.bytes);
   T_CHECK(fabs(sums.seconds - (1.5 + 2 + 1.5 + 1 + 3 + 0.5)) < 1e-12, "%g s", sums.seconds);
   T_CHECK(fabs(sums.exposed - (1 + 0.5 + 2)) < 1e-12, "%g s exposed", sums.exposed);
@@ -94,9 +101,100 @@ static void test_example(void) {
   free_report(&report);
 }
 
-/* ---- beside the simulator ---- */
+/* ---- beside the graph ---- */
+
+/* The latest end of those of a node's edges that this stream range has; -1: none. */
+static int32_t find_last(const struct dag *dag, const struct sim_result *r, int32_t v, int first, int end) {
+  int32_t last = -1;
+  for (int64_t e = dag->in_offset[v]; e < dag->in_offset[v + 1]; e++) {
+    int32_t u = dag->edge_from[e];
+    if (dag->nodes[u].stream < first || dag->nodes[u].stream >= end) continue;
+    if (last < 0 || r->end[u] > r->end[last]) last = u;
+  }
+  return last;
+}
+
+/* Idle time that node u closes (-1: none), by what the edges say. */
+static void add_wait(const struct dag *dag, const struct sim_result *r, int32_t u, double from, double until,
+                     struct step_idle *idle) {
+  int stream = u < 0 ? STREAM_COMPUTE : dag->nodes[u].stream;
+  double gap = until - from;
+  if (u >= 0 && dag->nodes[u].kind == NODE_N) {
+    idle->drain += gap;
+  } else if (stream == STREAM_RECEIVE) {
+    int32_t maker = find_last(dag, r, dag->match[u], STREAM_COMPUTE, STREAM_COMPUTE + 1);
+    double message = until - fmax(r->end[maker], from);
+    idle->message += message;
+    idle->data += gap - message;
+  } else if (stream == STREAM_COMPUTE) {
+    idle->data += gap;
+  } else {
+    idle->other += gap;
+  }
+}
+
+static struct step_idle cut_by_edges(const struct dag *dag, const struct sim_result *r, int32_t rank) {
+  const int32_t *offset = &dag->stream_offset[rank * STREAM_COUNT + STREAM_COMPUTE];
+  struct step_idle idle = {0};
+  double step_end = 0, at = 0;
+  for (int32_t v = 0; v < dag->n_nodes; v++) step_end = fmax(step_end, r->end[v]);
+  for (int32_t k = offset[0]; k < offset[1]; k++) {
+    int32_t v = dag->stream_nodes[k], u = r->binder[v];
+    double from = at, start = r->start[v];
+    at = r->end[v];
+    if (k == offset[0]) {
+      idle.fill = start;
+    } else if (start > from && u >= 0 && dag->nodes[u].stream >= STREAM_COPY_OUT) {
+      int32_t need = find_last(dag, r, v, STREAM_COMPUTE, STREAM_COPY_OUT);
+      double ready = need >= 0 ? fmax(r->end[need], from) : from;
+      if (ready > from) add_wait(dag, r, need, from, ready, &idle);
+      idle.offload += start - ready;
+    } else if (start > from) {
+      add_wait(dag, r, u, from, start, &idle);
+    }
+  }
+  if (offset[0] == offset[1])
+    idle.fill = step_end;
+  else
+    idle.drain += step_end - at;
+  return idle;
+}
+
+/* Of the way of each block that let a compute node start, what lies in the idle time before. */
+static double expose_by_edges(const struct dag *dag, const struct sim_result *r) {
+  double sum = 0;
+  for (int32_t k = 0; k < dag->n_ranks; k++) {
+    const int32_t *offset = &dag->stream_offset[k * STREAM_COUNT + STREAM_COMPUTE];
+    for (int32_t i = offset[0]; i < offset[1]; i++) {
+      int32_t v = dag->stream_nodes[i], u = r->binder[v];
+      double from = i > offset[0] ? r->end[dag->stream_nodes[i - 1]] : 0;
+      if (u < 0 || dag->nodes[u].stream < STREAM_COPY_OUT || r->start[v] <= from) continue;
+      sum += r->start[v] - fmax(r->start[dag_is_receive(&dag->nodes[u]) ? dag->match[u] : u], from);
+    }
+  }
+  return sum;
+}
+
+static double add_way_by_edges(const struct dag *dag, const struct sim_result *r) {
+  double sum = 0;
+  for (int32_t v = 0; v < dag->n_nodes; v++)
+    if (dag_is_block(&dag->nodes[v]) && !dag_is_receive(&dag->nodes[v])) sum += r->end[v] - r->start[v];
+  return sum;
+}
 
 static int n_waits;
+
+static void check_rank(const struct dag *dag, const struct sim_result *r, int32_t k, const struct step_idle *reported,
+                       double error) {
+  struct step_idle idle = cut_by_edges(dag, r, k);
+  const struct step_idle *simulated = &r->ranks[k].idle;
+#define X(name, ...)                                                                                                   \
+  T_CHECK(fabs(reported->name - idle.name) < error && fabs(simulated->name - idle.name) < error,                       \
+          "rank %d, " #name ": %g s in a report, %g simulated, %g by the edges", k, reported->name, simulated->name,   \
+          idle.name);
+  STEP_IDLE_WORDS(X)
+#undef X
+}
 
 static void check_plan(const struct plan *plan, const struct model *model) {
   struct dag *dag = NULL;
@@ -119,13 +217,11 @@ static void check_plan(const struct plan *plan, const struct model *model) {
   struct sums sums = add_up(rows, dag->n_nodes, dag->n_ranks, result->makespan, plan->recompute_early, &report);
   T_CHECK(sums.blocks == left && sums.bytes == bytes, "%g blocks of %g bytes, not %g of %g", sums.blocks, sums.bytes,
           left, bytes);
-  T_CHECK(fabs(sums.seconds - result->block_seconds) < 1e-9 * most, "%g s, not %g", sums.seconds,
-          result->block_seconds);
-  T_CHECK(fabs(sums.exposed - result->block_exposed_seconds) < 1e-9 * most, "%s: %g s exposed, not %g", plan->planner,
-          sums.exposed, result->block_exposed_seconds);
-  for (int32_t k = 0; k < dag->n_ranks; k++)
-    T_CHECK(fabs(report.ranks[k].offload - result->ranks[k].idle.offload) < 1e-9 * most, "%s: rank %d: %g s, not %g",
-            plan->planner, k, report.ranks[k].offload, result->ranks[k].idle.offload);
+  T_CHECK(fabs(sums.seconds - add_way_by_edges(dag, result)) < 1e-9 * most, "%g s, not %g", sums.seconds,
+          add_way_by_edges(dag, result));
+  T_CHECK(fabs(sums.exposed - expose_by_edges(dag, result)) < 1e-9 * most, "%s: %g s exposed, not %g", plan->planner,
+          sums.exposed, expose_by_edges(dag, result));
+  for (int32_t k = 0; k < dag->n_ranks; k++) check_rank(dag, result, k, &report.ranks[k].idle, 1e-9 * most);
   n_waits += sums.exposed > 0;
   free_report(&report);
   mem_free(rows);

@@ -60,7 +60,7 @@ static void check_times(const struct step_case *c, const struct sim_result *r) {
     for (int32_t k = dag->stream_offset[list] + 1; k < dag->stream_offset[list + 1]; k++)
       T_CHECK(r->start[dag->stream_nodes[k]] >= r->end[dag->stream_nodes[k - 1]] - 1e-12, "stream %d overlaps", list);
   for (int32_t k = 0; k < dag->n_ranks; k++) {
-    const struct sim_idle *i = &r->ranks[k].idle;
+    const struct step_idle *i = &r->ranks[k].idle;
     double sum = r->ranks[k].busy + i->fill + i->drain + i->data + i->message + i->other + i->offload;
     T_CHECK(fabs(sum - r->makespan) < 1e-9 * r->makespan, "rank %d: parts sum to %g of %g", k, sum, r->makespan);
   }
@@ -129,7 +129,7 @@ static void test_norm(void) {
   struct sim *sim;
   const struct sim_result *r = run_case(&sim, &c, 0);
   for (int32_t s = 0; s < 4; s++) {
-    const struct sim_idle *idle = &r->ranks[s].idle;
+    const struct step_idle *idle = &r->ranks[s].idle;
     T_CHECK(idle->drain >= 2 * s + 0.25 && idle->other == 0 && idle->offload == 0, "stage %d: %g, %g", s, idle->drain,
             idle->other);
   }
@@ -212,7 +212,7 @@ static void test_one_at_a_time(void) {
       set_times(&c, f, b, message);
       const struct sim_result *r = run_case(&sim, &c, INT64_MAX);
       T_CHECK(r->makespan == 2 * (f + b) + 2 * m * message, "m %d, messages %g: %g", m, message, r->makespan);
-      const struct sim_idle *up = &r->ranks[0].idle, *down = &r->ranks[1].idle;
+      const struct step_idle *up = &r->ranks[0].idle, *down = &r->ranks[1].idle;
       T_CHECK(down->message == (m - 1) * (message - f) && down->data == 0, "%d: %g", m, down->message);
       T_CHECK(up->message == message + (m - 1) * (message - b), "%d: %g", m, up->message);
       T_CHECK(up->data == f + m * message + f + b - m * f, "%d: %g", m, up->data);
@@ -332,7 +332,7 @@ static void test_offload(void) {
   open_case(&c, "gpipe", 1, 3);
   move_first_block(&c, 1, 3, 2.5, 2);
   const struct sim_result *r = run_case(&sim, &c, 0);
-  const struct sim_idle *idle = &r->ranks[0].idle;
+  const struct step_idle *idle = &r->ranks[0].idle;
   T_CHECK(r->makespan == 12.5, "%g", r->makespan);
   T_CHECK(idle->offload == 1.5 + 2 && idle->other == 0 && idle->data == 0, "%g, %g, %g", idle->offload, idle->other,
           idle->data);
@@ -349,7 +349,7 @@ static void test_offload_beside_data(void) {
   open_case(&c, "1f1b", 2, 1);
   move_first_block(&c, 0, 1, 1, 4);
   const struct sim_result *r = run_case(&sim, &c, 0);
-  const struct sim_idle *idle = &r->ranks[0].idle;
+  const struct step_idle *idle = &r->ranks[0].idle;
   T_CHECK(r->makespan == 8, "%g", r->makespan);
   T_CHECK(idle->data == 3.5 && idle->message == 0.5 && idle->offload == 1 && idle->other == 0, "%g, %g, %g, %g",
           idle->data, idle->message, idle->offload, idle->other);

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "model/model.h"
 #include "record/plan_file.h"
+#include "record/trace_read.h"
 #include "report/compare_text.h"
 #include "report/picture.h"
 #include "report/report_step.h"
@@ -91,8 +92,8 @@ static void choose_typical(const struct trace_content *c, struct step_read *read
   r->median_seconds = (typical->seconds + read[r->n_steps / 2].seconds) / 2;
   r->typical_step = typical->step;
   struct step_view view;
-  step_view_init(&view, &c->nodes[typical->first], typical->n, find_step(c, typical->step)->seconds);
-  r->picture = step_view_draw(&view);
+  step_view_init(&view, &c->nodes[typical->first], typical->n, find_step(c, typical->step)->seconds, false);
+  r->picture = report_step_draw(&view);
   step_view_fini(&view);
 }
 
@@ -106,9 +107,8 @@ static void add_steps(const struct trace_content *c, int64_t first, int64_t end,
     const struct step_row *step = find_step(c, c->nodes[at].step);
     if (!step || r->n_steps == c->n_steps) continue;
     struct step_view view;
-    step_view_init(&view, &c->nodes[at], n, step->seconds);
-    view.recompute_early = recompute_early;
-    step_view_add(&view, r);
+    step_view_init(&view, &c->nodes[at], n, step->seconds, recompute_early);
+    report_step_add(&view, r);
     if (r->n_steps == 0) r->loss_first = step->loss, r->first_step = step->step;
     read[r->n_steps++] = (struct step_read){view.end - view.begin, step->step, at, n};
     sum += view.end - view.begin;
@@ -135,6 +135,9 @@ static void finish_ranks(const struct trace_content *c, const struct plan_file *
 #define X(name, ...) rank->name /= (double)r->n_steps;
     REPORT_PARTS(X)
 #undef X
+#define X(name, ...) rank->idle.name /= (double)r->n_steps;
+    STEP_IDLE_WORDS(X)
+#undef X
     for (int k = 0; k < NODE_KIND_COUNT; k++) rank->kinds[k] /= (double)r->n_steps;
     rank->blocks /= (double)r->n_steps;
     rank->block_bytes /= (double)r->n_steps;
@@ -144,7 +147,7 @@ static void finish_ranks(const struct trace_content *c, const struct plan_file *
     rank->limit_bytes = rank->host_limit = rank->disk_limit = INT64_MAX;
   }
   for (int32_t s = 0; s < r->n_stages; s++) {
-    struct report_stage *stage = &r->stages[s];
+    struct step_stage *stage = &r->stages[s];
     stage->blocks /= (double)r->n_steps;
     stage->bytes /= (double)r->n_steps;
     stage->seconds /= (double)r->n_steps;

@@ -1,12 +1,8 @@
 /* Where time and memory of a run went, rank by rank, from its trace.h5 and plan.h5. Serial.
  *
  * A step lasts from its start (or the first compute node, where a rank began earlier) to the end of the last rank's
- * last node. What a rank does in it is cut into five parts that sum to the step by construction. A rank's compute nodes
- * are busy; each idle time before one of them, and the one after the last, is cut in four: bubble  until what the next
- * node needs of another rank has been made (before an update: the last pass of any rank, when the gradient norm stands
- * before it; at the end of the step: the last compute node of any rank) wait    from then until the message with it has
- * arrived, or this rank's own send that holds the node up has ended offload from then until the block of activations
- * that holds the node up has left or come back other   the rest
+ * last node. What a rank does in it is cut by record/step_parts.h, whose causes of idle time are four parts here,
+ * wherever the time is: bubble is data, wait is message and send, offload and other are those.
  */
 #ifndef PENSTOCK_REPORT_REPORT_H
 #define PENSTOCK_REPORT_REPORT_H
@@ -16,6 +12,7 @@
 
 #include "plan/plan.h"
 #include "record/comparison.h"
+#include "record/step_parts.h"
 
 struct model;
 
@@ -47,21 +44,14 @@ struct report_rank {
 #define X(name, ...) double name;
   REPORT_PARTS(X)
 #undef X
+  struct step_idle
+      idle; /* all but busy in the words of a prediction, seconds a step; they and busy sum to the step too */
   double kinds[NODE_KIND_COUNT]; /* of busy: seconds of each kind of compute node */
   /* Blocks of activations that leave the device for a later backward, their bytes, and seconds that the rank sends and
    * copies blocks, its own and others', both ways; those of them that its compute waited for; by step. */
   double blocks, block_bytes, block_seconds, block_exposed;
   int64_t peak_bytes, limit_bytes; /* device; peak -1: not in the trace; limit INT64_MAX: none, or no plan.h5 */
   int64_t host_bytes, host_limit, disk_bytes, disk_limit; /* the same of what blocks wait in; 0: none did */
-};
-
-/* The blocks of one stage, mean over the steps. Exposed: of their time, when compute was idle and a block's coming back
- * or leaving is what ended that; the rest is hidden. Theirs is the time of the end that sends, copies, writes or reads.
- */
-struct report_stage {
-  int32_t rank;            /* that the blocks leave; -1: none does */
-  double blocks, bytes;    /* that leave the device */
-  double seconds, exposed; /* of all steps of their ways, on any rank */
 };
 
 /* A compute node that started later than its data allowed. */
@@ -93,7 +83,7 @@ struct report {
   struct model *model;                    /* that ran, for the names of its ops; NULL: not ended */
   char *comparison_text;                  /* the same for people; NULL: not ended */
   struct report_rank *ranks;              /* [n_ranks] */
-  struct report_stage *stages;            /* [n_stages] */
+  struct step_stage *stages;              /* [n_stages] mean over the steps */
   int64_t n_late;                         /* nodes late by more than 1 % of their step and 0.1 ms */
   struct report_late worst[REPORT_WORST]; /* the first min(n_late, REPORT_WORST) are set, worst first */
   char *picture; /* of the typical step: for each rank REPORT_PICTURE_COLUMNS letters, as columns_choose has them: of

@@ -89,7 +89,7 @@ static json_t *make_comparison(const struct comparison *c) {
 static json_t *make_stages(const struct report *r) {
   json_t *stages = json_array();
   for (int32_t s = 0; s < r->n_stages; s++) {
-    const struct report_stage *stage = &r->stages[s];
+    const struct step_stage *stage = &r->stages[s];
     if (stage->rank < 0) continue;
     json_t *object = json_pack("{s:i, s:i}", "stage", (int)s, "rank", (int)stage->rank);
     json_object_set_new(object, "blocks", make_real(stage->blocks));

@@ -141,7 +141,7 @@ static void print_blocks(FILE *out, const struct report *r) {
   }
   fprintf(out, "stage%s\n", head);
   for (int32_t s = 0; s < r->n_stages; s++) {
-    const struct report_stage *stage = &r->stages[s];
+    const struct step_stage *stage = &r->stages[s];
     if (stage->rank >= 0) print_moved(out, s, stage->blocks, stage->bytes, stage->seconds, stage->exposed);
   }
   print_pools(out, r);

@@ -12,6 +12,7 @@
 #define PENSTOCK_SIM_SIM_H
 
 #include "dag/dag.h"
+#include "record/step_parts.h"
 
 /* What nodes take. Borrowed. */
 struct sim_times {
@@ -24,19 +25,9 @@ static inline bool sim_is_rendezvous(const struct sim_times *times, const struct
   return node->bytes > times->eager_bytes || dag_is_block(node);
 }
 
-/* Why a rank's compute stream is idle, seconds of one iteration. */
-struct sim_idle {
-  double fill;    /* before its first node */
-  double drain;   /* after its last pass, until the norm is there, and after its last node */
-  double data;    /* between: what the next node needs was not made yet */
-  double message; /* between: it was under way, or behind another message */
-  double other;   /* between: a send, or memory had to come first */
-  double offload; /* between: a block of activations had to leave or come back first */
-};
-
 struct sim_rank {
-  double busy; /* compute nodes */
-  struct sim_idle idle;
+  double busy; /* compute nodes, seconds of one iteration */
+  struct step_idle idle;
   double first_start, last_end;
 };
 
@@ -60,7 +51,7 @@ struct sim_result {
   double block_seconds, block_exposed_seconds;
 };
 
-/* Prepares a simulation of this graph: arrays that sim_run uses again and again without allocating. */
+/* Prepares a simulation of this graph, to be run again and again. */
 struct sim;
 struct sim *sim_create(const struct dag *dag, int32_t n_stages);
 void sim_destroy(struct sim **sim);

@@ -1,4 +1,5 @@
-/* What the times of a simulated or measured step mean: busy and idle by cause. */
+/* What the times of a simulated step mean: its parts as of any step (record/step_parts.h), and what its graph tells
+ * beside. */
 #ifndef PENSTOCK_SIM_SIM_MEASURE_H
 #define PENSTOCK_SIM_SIM_MEASURE_H
 
