@@ -30,6 +30,24 @@ same_kinds() {
   check awk '{ d = $3 - $6 } $1 != $4 || $2 != $5 || d > 1e-4 * $2 || d < -1e-4 * $2 { exit 1 }' "$work/both" ||
     fail "$1 and column $2 of the table: $(tr '\n' ';' < "$work/both")"
 }
+# keeps_edges CSV: each node that something comes before says which node it came after. Of the same rank that has ended by
+# then (messages of the timed device have modelled times, its passes real ones); of another it is the send that left later
+# than its receive was posted. Norms all come after what the last of them waited for.
+keeps_edges() {
+  check awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    { v = $at["node"]; kind[v] = $at["kind"]; rank[v] = $at["rank"]; peer[v] = $at["peer"]; start[v] = $at["start_s"]
+      end[v] = $at["end_s"]; after[v] = $at["after"]; compute[v] = $at["stream"] == "compute"
+      later[v] = $at["position"] > 0 || $at["kind"] ~ /^(S|N)/; n++ }
+    function wrong(v) { printf "%s, node %d, after %d\n", kind[v], v, after[v]; bad = 1 }
+    END { for (v in kind) {
+        u = after[v]
+        if (u < 0 ? later[v] : !(u in kind)) wrong(v)
+        else if (u < 0 || kind[v] == "N") continue
+        else if (rank[u] == rank[v]) { if ((compute[v] || !"'"${2:-}"'") && end[u] > start[v] + 1e-8) wrong(v) }
+        else if (kind[v] !~ /^R[FBT]$/ || kind[u] !~ /^S[FBT]$/ || rank[u] != peer[v] || start[u] <= start[v]) wrong(v)
+      }
+      exit bad || !n }' "$1" > "$work/both" || fail "$1: $(head -n 5 "$work/both")"
+}
 get_json() { sed -nE "s/^ *\"$1\": ([^,]*),?$/\1/p" "$work/json" | head -n 1; }
 # is_near A B: as far as the four digits of a step go.
 is_near() {
@@ -38,7 +56,7 @@ is_near() {
 # get_step predicted|measured: ms, of the line of the whole step.
 get_step() { sed -nE "s/^ *step: .*$1 ([0-9.]+) ms.*/\1/p" "$output"; }
 
-# holds RUN: of a run of two steps, the second counts alone.
+# holds RUN [timed]: of a run of two steps, the second counts alone.
 holds() {
   ends 0
   status_is "$1" DONE
@@ -53,6 +71,7 @@ holds() {
   "$penstock" report "$work/$1/plan.h5" --csv "$work/predicted.csv" > /dev/null || fail "report of the plan"
   same_kinds "$work/predicted.csv" 3
   same_kinds "$work/measured.csv" 4
+  keeps_edges "$work/measured.csv" "${2:-}"
   is_near "$(get_step predicted)" "$(get_json predicted_step_ms)"
   is_near "$(get_step measured)" "$(get_json measured_step_ms)"
   is_near "$(get_step measured)" "$(get_columns "$1" 6 | tail -n 1)"
@@ -89,7 +108,7 @@ tells ' R [0-9.]+$'
 name="a device that keeps time: what was predicted, scaled"
 train timed 2 -D run.steps=2 -D device.backend=timed -D device.time_scale=0.05 -D cost.source=uniform \
   -D 'cost.uniform={forward_ms: 1, input_ms: 1, weight_ms: 1}' -D optimizer.clip=0
-holds timed
+holds timed timed
 says 'predictions use uniform$'
 says 'step: predicted 180\.0 ms'
 says_not 'NOTE:'

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -209,10 +210,10 @@ static void print_ranks(FILE *out, const struct plan_report *r) {
     if (moves) fprintf(out, "  %10.4g", rank->idle.offload * 1e3);
     fputc('\n', out);
   }
-  fprintf(out,
-          "fill before the first pass, drain after the last; data: what comes next was not made yet; message: it was\n"
-          "under way, or behind another; other: a send or memory had to come first\n");
-  if (moves) fprintf(out, "offload: a block of activations had to leave or to come back first\n");
+#define X(name, meaning)                                                                                               \
+  if (moves || strcmp(#name, "offload")) fprintf(out, "  %-7s %s\n", #name, meaning);
+  STEP_IDLE_WORDS(X)
+#undef X
   fprintf(out, "\nstage  forward bubble  backward bubble  (ms)\n");
   for (int32_t s = 0; s < r->plan->n_stages && s < RANKS_LISTED; s++)
     fprintf(out, "%5d  %14.4g  %15.4g\n", (int)s, r->sim->stages[s].forward_bubble * 1e3,

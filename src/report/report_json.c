@@ -22,6 +22,11 @@ static json_t *make_rank(const struct report_rank *rank, double step) {
   REPORT_PARTS(X)
 #undef X
   json_object_set_new(object, "shares", shares);
+  json_t *idle = json_object();
+#define X(name, ...) json_object_set_new(idle, #name, make_real(rank->idle.name * 1e3));
+  STEP_IDLE_WORDS(X)
+#undef X
+  json_object_set_new(object, "idle_ms", idle);
   json_t *kinds = json_object();
   for (int k = 0; k < NODE_KIND_COUNT; k++)
     if (node_kind_get_stream((enum node_kind)k) == STREAM_COMPUTE)

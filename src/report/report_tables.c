@@ -62,6 +62,42 @@ static void write_ranks(FILE *out, const struct report_rank *ranks, int32_t n, d
   close_table(out);
 }
 
+/* In the words of a prediction. */
+static void write_idle(FILE *out, const struct report_rank *ranks, int32_t n, double step) {
+  fputs("<th>rank</th>", out);
+#define X(name, meaning) fprintf(out, "<th title=\"%s\" colspan=\"2\">%s</th>", meaning, #name);
+  STEP_IDLE_WORDS(X)
+#undef X
+  fputs("</tr>\n", out);
+  for (int32_t r = 0; r < n; r++) {
+    fprintf(out, "<tr><td>%d</td>", (int)r);
+#define X(name, ...) write_part(out, ranks[r].idle.name, step);
+    STEP_IDLE_WORDS(X)
+#undef X
+    fputs("</tr>\n", out);
+  }
+  close_table(out);
+}
+
+static void write_all_idle(FILE *out, const struct page *page) {
+  const struct report *r = page->report;
+  if (r) {
+    open_table(out, "Idle time of each rank, ms a step", "measured, in the words of <code>penstock simulate</code>");
+    write_idle(out, r->ranks, r->n_ranks, r->step_seconds);
+  }
+  for (int i = 0; i < page->picture->n_timelines; i++) {
+    const struct timeline *t = &page->picture->timelines[i];
+    if (r && t->step > 0) continue;
+    open_table(out, r ? "The same, predicted" : "Idle time of each rank, ms a step", "");
+    write_idle(out, t->ranks, t->n_ranks, t->end_s - t->begin_s);
+  }
+  fputs("<dl class=\"meaning\">", out);
+#define X(name, meaning) fprintf(out, "<dt>%s</dt><dd>%s</dd>\n", #name, meaning);
+  STEP_IDLE_WORDS(X)
+#undef X
+  fputs("</dl>\n", out);
+}
+
 static void write_meaning(FILE *out) {
   fputs("<dl class=\"meaning\">", out);
 #define X(name, title, meaning) fprintf(out, "<dt>%s</dt><dd>%s</dd>\n", title, meaning);
@@ -267,6 +303,7 @@ static void write_late(FILE *out, const struct report *r) {
 
 void page_write_tables(FILE *out, const struct page *page) {
   write_all_ranks(out, page);
+  write_all_idle(out, page);
   if (!page->report) return;
   write_kinds(out, page->report);
   write_blocks(out, page->report);

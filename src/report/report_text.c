@@ -81,6 +81,25 @@ static void print_ranks(FILE *out, const struct report *r) {
   }
 }
 
+/* Idle time in the words of a prediction. */
+static void print_idle(FILE *out, const struct report *r) {
+  fprintf(out, "\nrank");
+#define X(name, ...) fprintf(out, "  %9s     %%", #name);
+  STEP_IDLE_WORDS(X)
+#undef X
+  fprintf(out, "  (idle, ms)\n");
+  for (int32_t i = 0; i < r->n_ranks; i++) {
+    fprintf(out, "%4d", r->ranks[i].rank);
+#define X(name, ...) print_part(out, r->ranks[i].idle.name, r->step_seconds);
+    STEP_IDLE_WORDS(X)
+#undef X
+    fputc('\n', out);
+  }
+#define X(name, meaning) fprintf(out, "  %-7s %s\n", #name, meaning);
+  STEP_IDLE_WORDS(X)
+#undef X
+}
+
 /* Busy time by kind of pass. */
 static void print_kinds(FILE *out, const struct report *r) {
   bool any[NODE_KIND_COUNT] = {false};
@@ -198,6 +217,7 @@ char *report_format(const struct report *r) {
   print_head(out, r);
   print_ranks(out, r);
   print_meaning(out, r);
+  print_idle(out, r);
   print_kinds(out, r);
   print_blocks(out, r);
   if (r->comparison_text)
