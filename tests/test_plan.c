@@ -298,6 +298,21 @@ static void test_mutations(void) {
   model_destroy(&model);
 }
 
+/* Any rows and lengths that a deck or a file can name have pairs and a bound of them, however large. */
+static void test_large_shapes(void) {
+  static const int64_t sizes[][2] = {{1, INT32_MAX}, {32768, 1 << 24}, {1000000000, 1 << 24}, {INT32_MAX, INT32_MAX}};
+  struct model *model = make_tiny_model(4, false);
+  struct plan *plan = make_plan(model, "1f1b", 4, 5);
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    plan->micro[1] = micro_shape_fill(sizes[i][0], sizes[i][1]);
+    T_CHECK(plan->micro[1].pairs >= micro_shape_count_positions(plan->micro[1]), "case %zu: %lld pairs", i,
+            (long long)plan->micro[1].pairs);
+    T_CHECK(!plan_check(plan), "case %zu: %s", i, error_text());
+  }
+  plan_destroy(&plan);
+  model_destroy(&model);
+}
+
 /* Where in the order of its rank an action is; -1 unless it is there exactly once and nowhere else. */
 static int64_t find_once(const struct plan *plan, enum node_kind kind, int32_t stage, int32_t micro) {
   int64_t found = -1, times = 0;
@@ -518,6 +533,7 @@ int main(void) {
   test_orders();
   test_declining();
   test_mutations();
+  test_large_shapes();
   test_random_mutations();
   test_split_orders();
   test_packing();

@@ -8,12 +8,20 @@ struct micro_shape {
   int32_t rows, length; /* padded length: that of the longest row, at least 1 */
   int64_t tokens;       /* real inputs */
   int64_t labels;       /* labels that count in the loss */
-  int64_t pairs;        /* of a query and a key that attention computes, padding included */
+  int64_t pairs;        /* of a query and a key that attention computes, padding included; at most INT64_MAX */
 };
+
+/* The product, or INT64_MAX where that is not enough: rows and lengths that decks and files may name have more pairs
+ * than 64 bits count. */
+static inline int64_t micro_shape_multiply(int64_t a, int64_t b) {
+  int64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
 
 /* Padded rows under causal attention: every position attends to itself and to all before it. */
 static inline struct micro_shape micro_shape_make(int64_t rows, int64_t length, int64_t tokens, int64_t labels) {
-  return (struct micro_shape){(int32_t)rows, (int32_t)length, tokens, labels, rows * (length * (length + 1) / 2)};
+  int64_t pairs = micro_shape_multiply(rows, length * (length + 1) / 2);
+  return (struct micro_shape){(int32_t)rows, (int32_t)length, tokens, labels, pairs};
 }
 
 /* Rows without padding, all of whose positions have labels. */

@@ -66,12 +66,13 @@ static int check_micro(const struct plan *plan) {
     if (micro->tokens < 0 || micro->tokens > places || micro->labels < 0 || micro->labels > places)
       return error_raise(STATUS_FAILED, "plan: micro-batch %d has %lld tokens and %lld labels in %lld places", (int)i,
                          (long long)micro->tokens, (long long)micro->labels, (long long)places);
-    if (micro->pairs < micro->tokens || micro->pairs > places * micro->length)
+    int64_t most = micro_shape_multiply(places, micro->length);
+    if (micro->pairs < micro->tokens || micro->pairs > most)
       return error_raise(
           STATUS_FAILED,
           "plan: micro-batch %d has %lld pairs of attention, should be between %lld (each token and itself) and "
           "%lld",
-          (int)i, (long long)micro->pairs, (long long)micro->tokens, (long long)(places * micro->length));
+          (int)i, (long long)micro->pairs, (long long)micro->tokens, (long long)most);
   }
   return STATUS_OK;
 }

@@ -41,9 +41,10 @@ static const struct rows_column stage_columns[] = {C(stage, stage, H5_INT32),   
                                                    C(stage, weight, H5_INT32)};
 static const struct rows_column replica_columns[] = {C(replica, stage, H5_INT32), C(replica, replica, H5_INT32),
                                                      C(replica, rank, H5_INT32)};
-static const struct rows_column micro_columns[] = {C(micro, microbatch, H5_INT32), C(micro, rows, H5_INT32),
-                                                   C(micro, length, H5_INT32),     C(micro, tokens, H5_INT64),
-                                                   C(micro, labels, H5_INT64),     C(micro, pairs, H5_INT64)};
+static const struct rows_column micro_columns[] = {
+    C(micro, microbatch, H5_INT32), C(micro, rows, H5_INT32),
+    C(micro, length, H5_INT32),     C(micro, tokens, H5_INT64),
+    C(micro, labels, H5_INT64),     ROWS_NEW_COLUMN(plan_file_micro, pairs, H5_INT64, NULL)};
 static const struct rows_column recompute_columns[] = {
     C(recompute, layer, H5_INT32), C(recompute, op, H5_INT32), C(recompute, first_microbatch, H5_INT32),
     C(recompute, last_microbatch, H5_INT32), C(recompute, discard, H5_INT32)};

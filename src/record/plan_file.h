@@ -54,7 +54,8 @@ struct plan_file_replica {
 };
 struct plan_file_micro {
   int32_t microbatch, rows, length;
-  int64_t tokens, labels, pairs;
+  int64_t tokens, labels;
+  int64_t pairs; /* -1 in files of version 4 */
 };
 /* One op of a layer that the forward of these micro-batches does not keep. */
 struct plan_file_recompute {
