@@ -502,6 +502,11 @@ static void put_random_recompute(struct plan *plan, const struct model *model) {
   mem_free(ops);
 }
 
+/* Every other micro-batch attends to half as much: prices go by pairs too, not by rows and length alone. */
+static void vary_pairs(struct plan *plan) {
+  for (int32_t i = 1; i < plan->n_micro; i += 2) plan->micro[i].pairs -= plan->micro[i].pairs / 2;
+}
+
 static void test_graphs(void) {
   int64_t found[NODE_KIND_COUNT] = {0};
   for (int trial = 0; trial < 80; trial++) {
@@ -509,6 +514,7 @@ static void test_graphs(void) {
     struct plan *plan = make_random_plan(model);
     if (!plan->forward_only && trial % 3) put_random_recompute(plan, model);
     if (trial % 4) put_possible_moves(plan, model, 2);
+    if (trial % 5) vary_pairs(plan);
     struct cost *cost = make_cost("device: {rank_speeds: {0: 0.7}}\ncost: {node_size: 2}\n", model, plan->n_ranks);
     struct priced p = price_plan(plan, model, cost);
     for (int32_t v = 0; v < p.dag->n_nodes; v++) {

@@ -8,7 +8,8 @@
 
 /* A stage's last answer, for one kind of micro-batch. */
 struct answer {
-  int32_t rank, rows, length, discards; /* which kind; rows 0: none yet */
+  int32_t rank, discards;   /* which kind, */
+  struct micro_shape shape; /* and this; rows 0: none yet */
   struct stage_price price;
   int64_t kept; /* -1: not asked for */
 };
@@ -83,11 +84,9 @@ static struct answer *find_answer(struct stage_prices *p, int32_t s, int32_t i) 
   const struct plan_stage *stage = &p->plan->stages[s];
   const struct micro_shape *micro = &p->plan->micro[i];
   int32_t rank = plan_find_rank(p->plan, s, i);
-  if (a->rows == micro->rows && a->length == micro->length && a->discards == p->discards[i] && a->rank == rank)
-    return a;
+  if (micro_shape_costs_alike(a->shape, *micro) && a->discards == p->discards[i] && a->rank == rank) return a;
   *a = (struct answer){.rank = rank,
-                       .rows = micro->rows,
-                       .length = micro->length,
+                       .shape = *micro,
                        .discards = p->discards[i],
                        .price = {.forward = sum_pass(p, stage, rank, PASS_FORWARD, micro),
                                  .recompute = sum_recompute(p, s, rank, i),

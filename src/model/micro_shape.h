@@ -2,6 +2,7 @@
 #ifndef PENSTOCK_MODEL_MICRO_SHAPE_H
 #define PENSTOCK_MODEL_MICRO_SHAPE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct micro_shape {
@@ -32,6 +33,11 @@ static inline struct micro_shape micro_shape_fill(int64_t rows, int64_t length) 
 /* Positions, padding included: what activations and products are of. */
 static inline int64_t micro_shape_count_positions(struct micro_shape shape) {
   return (int64_t)shape.rows * shape.length;
+}
+
+/* True when every layer takes as long for one as for the other: padding computes as all else does. */
+static inline bool micro_shape_costs_alike(struct micro_shape a, struct micro_shape b) {
+  return a.rows == b.rows && a.length == b.length && a.pairs == b.pairs;
 }
 
 #endif

@@ -40,8 +40,7 @@ static void price_layer(const struct pricing *p, int32_t rank, int32_t l, int32_
 }
 
 static bool is_like_before(const struct plan *plan, int32_t i) {
-  const struct micro_shape *a = &plan->micro[i], *b = &plan->micro[i - 1];
-  return plan->n_recompute == 0 && a->rows == b->rows && a->length == b->length;
+  return plan->n_recompute == 0 && micro_shape_costs_alike(plan->micro[i], plan->micro[i - 1]);
 }
 
 static void price_ops(const struct pricing *p, double *seconds, int64_t *counts) {
