@@ -31,7 +31,7 @@ struct exec_step {
   struct rank_state *state;
   const struct plan *plan;
   const struct dag *dag;
-  const struct op_batch *micro; /* [n_micro] rows, length, lengths; tokens and labels where the stage needs them */
+  const struct op_batch *micro; /* [n_micro] shape, lengths; tokens and labels where the stage needs them */
   float loss_scale;             /* 1 / labels of the step */
   const struct optimizer_config *optimizer;
   int64_t step;               /* from 1 */
