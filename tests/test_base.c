@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -283,6 +284,40 @@ static void test_log_file(void) {
   T_CHECK(log_open_file("no-such-folder/log.txt") == STATUS_FAILED, "log in a folder that is not there");
 }
 
+/* A child that speaks and aborts into a pipe or socket: it waits for its reader, though not for ever. */
+static void check_wait_read(const int ends[2], bool reads) {
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    log_error("the last line");
+    double began = clock_now();
+    log_wait_read(reads ? 20 : 0.05);
+    double took = clock_now() - began;
+    _exit(reads ? took > 10 : took < 0.05);
+  }
+  char text[100];
+  int status = -1;
+  if (reads) {
+    clock_sleep(0.1);
+    T_CHECK(waitpid(child, &status, WNOHANG) == 0, "it did not wait for its reader");
+    ssize_t n = read(ends[0], text, sizeof text);
+    T_CHECK(n > 0, "nothing to read");
+  }
+  waitpid(child, &status, 0);
+  T_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d, reads %d", status, reads);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+static void test_wait_read(void) {
+  int ends[2];
+  for (int reads = 0; reads < 2; reads++) {
+    if (pipe(ends) == 0) check_wait_read(ends, reads);
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0) check_wait_read(ends, reads);
+  }
+}
+
 static void test_memory(void) {
   int64_t before = mem_balance();
   T_CHECK(mem_alloc(0) == NULL && mem_balance() == before, "nothing is NULL");
@@ -371,6 +406,7 @@ int main(void) {
   test_error();
   test_check_and_log();
   test_log_file();
+  test_wait_read();
   test_memory();
   test_clock();
   test_file_text();

@@ -5,8 +5,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <linux/sockios.h>
+
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -127,4 +132,19 @@ void log_error(const char *format, ...) {
   va_start(list, format);
   write_line(STDERR_FILENO, "penstock: error: ", format, list);
   va_end(list);
+}
+
+/* Bytes in a pipe or socket that nobody has read yet; 0 of other files. */
+static int count_unread(int descriptor) {
+  struct stat info;
+  int bytes = 0;
+  if (fstat(descriptor, &info) != 0 || !(S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode))) return 0;
+  if (ioctl(descriptor, S_ISFIFO(info.st_mode) ? FIONREAD : SIOCOUTQ, &bytes) != 0) return 0;
+  return bytes;
+}
+
+void log_wait_read(double seconds) {
+  const double until = clock_now() + seconds, pause = 1e-3;
+  while ((count_unread(STDOUT_FILENO) > 0 || count_unread(STDERR_FILENO) > 0) && clock_now() < until)
+    clock_sleep(pause);
 }

@@ -37,4 +37,9 @@ void log_rank(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The error line: "penstock: error: ..." on standard error and in the log file, whatever the rank. */
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Waits until whoever reads standard output and error has taken all that was written, seconds at most. Only pipes and
+ * sockets can tell; other files are not waited for. A launcher that is told of an abort ends without reading on, so the
+ * last line would be lost. */
+void log_wait_read(double seconds);
+
 #endif

@@ -20,6 +20,7 @@
 #define SLEEP_SHORTEST 50e-6
 #define SLEEP_LONGEST 1e-3
 #define ROUND_LONGEST 0.5
+#define READ_SECONDS 0.5
 enum { TAG_LIMIT = 1 << 27, ABORT_SECONDS = 2 };
 
 /* Cut into pieces of piece_bytes. The last piece is always shorter than that, empty if need be: so a message of another
@@ -51,6 +52,7 @@ _Noreturn void comm_abort(struct comm *comm, int status) {
   int begun = 0, ended = 0;
   MPI_Initialized(&begun);
   MPI_Finalized(&ended);
+  log_wait_read(READ_SECONDS);
   if (begun && !ended) {
     /* The message has been printed; the library's own line about the abort would only hide it. */
     if (!freopen("/dev/null", "w", stderr)) close(STDERR_FILENO);
