@@ -25,7 +25,7 @@ static struct sums add_up(struct node_row *rows, int64_t n_rows, int32_t n_ranks
   struct sums ranks = {0}, stages = {0};
   qsort(rows, (size_t)n_rows, sizeof *rows, compare_rows);
   *report = (struct report){.n_ranks = n_ranks, .ranks = MEM_NEW(struct report_rank, n_ranks)};
-  step_view_init(&view, rows, n_rows, seconds, recompute_early);
+  step_view_init_rows(&view, rows, n_rows, seconds, recompute_early);
   report_step_add(&view, report);
   step_view_fini(&view);
   for (int32_t r = 0; r < n_ranks; r++) {

@@ -18,17 +18,18 @@ struct walk {
 /* ---- the idle time before a node ---- */
 
 /* When what a receive brings was made: the end of the pass that made it, at the latest when the message left. */
-static double find_made(const struct step_view *v, int64_t receive, double *moving) {
-  int64_t send = step_view_find_send(v, receive), maker = send < 0 ? -1 : step_view_find_maker(v, send);
-  *moving = v->rows[receive].start_s;
+static double find_made(const struct step_view *v, int32_t receive, double *moving) {
+  int32_t send = v->match[receive];
+  *moving = v->start[receive];
   if (send < 0) return v->begin;
-  *moving = most(*moving, v->rows[send].start_s);
-  return maker < 0 ? v->rows[send].start_s : v->rows[maker].end_s;
+  int32_t maker = step_view_find_need(v, send, STREAM_COMPUTE, STREAM_COMPUTE + 1);
+  *moving = most(*moving, v->start[send]);
+  return maker < 0 ? v->start[send] : v->end[maker];
 }
 
-static void cut_receive(struct walk *w, int64_t receive, double until, struct step_gap *gap) {
+static void cut_receive(struct walk *w, int32_t receive, double until, struct step_gap *gap) {
   double *idle = w->rank->idle[w->place], moving;
-  double made = find_made(w->view, receive, &moving), there = clamp(w->view->rows[receive].end_s, gap->from, until);
+  double made = find_made(w->view, receive, &moving), there = clamp(w->view->end[receive], gap->from, until);
   gap->made = clamp(made, gap->from, there);
   gap->moving = clamp(moving, gap->made, there);
   gap->there = there;
@@ -38,7 +39,7 @@ static void cut_receive(struct walk *w, int64_t receive, double until, struct st
   idle[IDLE_OTHER] += until - there;
 }
 
-static void cut_norm(struct walk *w, double until, struct step_gap *gap) {
+static void cut_norm(struct walk *w, double until, const struct step_gap *gap) {
   double *idle = w->rank->idle[w->place == IDLE_FILL ? IDLE_FILL : IDLE_DRAIN];
   double made = clamp(w->view->passes_end, gap->from, until), there = clamp(w->view->ties_end, made, until);
   idle[IDLE_DATA] += made - gap->from;
@@ -46,107 +47,109 @@ static void cut_norm(struct walk *w, double until, struct step_gap *gap) {
   idle[IDLE_OTHER] += until - there;
 }
 
-/* Splits gap->from..until, which the end of row u closes (-1: not known). */
-static void cut_wait(struct walk *w, int64_t u, double until, struct step_gap *gap) {
-  const struct node_row *row = u < 0 ? NULL : &w->view->rows[u];
+/* Splits gap->from..until, which the end of node u closes (-1: not known). */
+static void cut_wait(struct walk *w, int32_t u, double until, struct step_gap *gap) {
+  const struct dag_node *n = u < 0 ? NULL : &w->view->nodes[u];
   double *idle = w->rank->idle[w->place];
   gap->made = gap->moving = gap->there = gap->from;
-  if (row && row->kind == NODE_N) {
+  if (n && n->kind == NODE_N) {
     cut_norm(w, until, gap);
-  } else if (row && row->stream == STREAM_RECEIVE) {
+  } else if (n && n->stream == STREAM_RECEIVE) {
     cut_receive(w, u, until, gap);
   } else {
-    double ended = row && row->stream == STREAM_SEND ? clamp(row->end_s, gap->from, until) : gap->from;
+    double ended = n && n->stream == STREAM_SEND ? clamp(w->view->end[u], gap->from, until) : gap->from;
     idle[IDLE_SEND] += ended - gap->from;
     idle[IDLE_OTHER] += until - ended;
   }
 }
 
 /* Of the way of a block only the time is offload that the rest of what the node needs leaves. */
-static void cut_block(struct walk *w, int64_t node, int64_t block, struct step_gap *gap) {
+static void cut_block(struct walk *w, struct step_gap *gap) {
   const struct step_view *v = w->view;
-  const struct node_row *row = &v->rows[block], *way = row;
-  double start = v->rows[node].start_s, *idle = w->rank->idle[w->place];
-  int64_t need = step_view_find_need(v, node, STREAM_COPY_OUT), send = -1;
-  double ready = need < 0 ? gap->from : clamp(v->rows[need].end_s, gap->from, start);
+  int32_t block = gap->after, need = step_view_find_need(v, gap->node, STREAM_COMPUTE, STREAM_COPY_OUT), way = block;
+  double start = v->start[gap->node], *idle = w->rank->idle[w->place];
+  double ready = need < 0 ? gap->from : clamp(v->end[need], gap->from, start);
   cut_wait(w, need, ready, gap);
   gap->there = ready;
-  double gone = clamp(row->end_s, ready, start);
+  double gone = clamp(v->end[block], ready, start);
   idle[IDLE_OFFLOAD] += gone - ready;
   idle[IDLE_OTHER] += start - gone;
-  if (node_kind_get_end((enum node_kind)row->kind) == NODE_IS_RECEIVE) send = step_view_find_send(v, block);
-  if (send >= 0) way = &v->rows[send];
-  double exposed = row->end_s - clamp(way->start_s, gap->from, row->end_s);
+  if (dag_is_receive(&v->nodes[block]) && v->match[block] >= 0) way = v->match[block];
+  double exposed = v->end[block] - clamp(v->start[way], gap->from, v->end[block]);
   w->rank->block_exposed += exposed;
-  if (row->stage >= 0) w->stages[row->stage].exposed += exposed;
+  if (v->nodes[block].stage >= 0) w->stages[v->nodes[block].stage].exposed += exposed;
 }
 
-static struct step_gap cut_gap(struct walk *w, int64_t node) {
+static struct step_gap cut_gap(struct walk *w, int32_t node) {
   const struct step_view *v = w->view;
-  int64_t after = v->after[node];
-  struct step_gap gap = {.node = &v->rows[node], .after = after < 0 ? NULL : &v->rows[after], .from = w->now};
-  if (after >= 0 && v->rows[after].stream >= STREAM_COPY_OUT)
-    cut_block(w, node, after, &gap);
+  struct step_gap gap = {.node = node, .after = v->after[node], .from = w->now};
+  if (gap.after >= 0 && v->nodes[gap.after].stream >= STREAM_COPY_OUT)
+    cut_block(w, &gap);
   else
-    cut_wait(w, after, v->rows[node].start_s, &gap);
+    cut_wait(w, gap.after, v->start[node], &gap);
   return gap;
 }
 
 /* ---- sums ---- */
 
-static void add_block(const struct node_row *row, struct step_rank *rank, struct step_stage *stages) {
-  if (row->stream < STREAM_COPY_OUT || row->kind < 0 || row->kind >= NODE_KIND_COUNT) return;
-  if (node_kind_get_end((enum node_kind)row->kind) == NODE_IS_RECEIVE) return;
-  bool leaves = row->kind == NODE_ES || row->kind == NODE_EV;
-  double seconds = row->end_s - row->start_s, bytes = leaves ? (double)row->bytes : 0;
+static void add_block(const struct step_view *v, int32_t i, struct step_rank *rank, struct step_stage *stages) {
+  const struct dag_node *n = &v->nodes[i];
+  if (n->kind >= NODE_KIND_COUNT || dag_is_receive(n)) return;
+  bool leaves = n->kind == NODE_ES || n->kind == NODE_EV;
+  double seconds = v->end[i] - v->start[i], bytes = leaves ? (double)n->bytes : 0;
   rank->blocks += leaves;
   rank->block_bytes += bytes;
   rank->block_seconds += seconds;
-  if (row->stage < 0) return;
-  struct step_stage *stage = &stages[row->stage];
-  if (leaves) stage->rank = row->rank;
+  if (n->stage < 0) return;
+  struct step_stage *stage = &stages[n->stage];
+  if (leaves) stage->rank = n->rank;
   stage->blocks += leaves;
   stage->bytes += bytes;
   stage->seconds += seconds;
 }
 
-static void add_busy(struct walk *w, const struct node_row *row) {
-  if (row->end_s <= w->now) return;
-  w->rank->busy += row->end_s - w->now;
-  if (row->kind >= 0 && row->kind < NODE_KIND_COUNT) w->rank->kinds[row->kind] += row->end_s - w->now;
-  w->now = row->end_s;
+/* Until the end of the last compute node; what of that they took is busy. */
+static void add_compute(struct walk *w, const int32_t *offset, step_gap_see *see, void *context) {
+  const struct step_view *v = w->view;
+  double busy = 0, now = w->now;
+  for (int32_t k = offset[0]; k < offset[1]; k++) {
+    int32_t i = v->stream_nodes[k];
+    if (v->start[i] > now) {
+      w->now = now;
+      struct step_gap gap = cut_gap(w, i);
+      if (see) see(context, &gap);
+      now = v->start[i];
+    }
+    w->place = IDLE_BETWEEN;
+    if (v->end[i] <= now) continue;
+    busy += v->end[i] - now;
+    if (v->nodes[i].kind < NODE_KIND_COUNT) w->rank->kinds[v->nodes[i].kind] += v->end[i] - now;
+    now = v->end[i];
+  }
+  w->rank->busy += busy;
+  w->now = now;
 }
 
 /* Every instant of the step goes to exactly one part. */
-static void add_rank(struct walk *w, int32_t rank, void (*see)(void *context, const struct step_gap *gap),
-                     void *context) {
+static void add_rank(struct walk *w, const int32_t *offset, step_gap_see *see, void *context) {
   const struct step_view *v = w->view;
-  bool has_rows = rank < v->n_ranks;
   w->place = IDLE_FILL;
   w->now = v->begin;
-  for (int64_t i = has_rows ? v->rank_offset[rank] : 0; has_rows && i < v->rank_offset[rank + 1]; i++) {
-    const struct node_row *row = &v->rows[i];
-    add_block(row, w->rank, w->stages);
-    if (row->stream != STREAM_COMPUTE) continue;
-    if (row->start_s > w->now) {
-      struct step_gap gap = cut_gap(w, i);
-      if (see) see(context, &gap);
-      w->now = row->start_s;
-    }
-    w->place = IDLE_BETWEEN;
-    add_busy(w, row);
-  }
-  double *idle = w->rank->idle[w->place == IDLE_FILL ? IDLE_FILL : IDLE_DRAIN],
-         made = clamp(v->compute_end, w->now, v->end);
+  add_compute(w, &offset[STREAM_COMPUTE], see, context);
+  for (int32_t k = offset[STREAM_COPY_OUT]; k < offset[STREAM_COUNT]; k++)
+    add_block(v, v->stream_nodes[k], w->rank, w->stages);
+  double *idle = w->rank->idle[w->place == IDLE_FILL ? IDLE_FILL : IDLE_DRAIN];
+  double made = clamp(v->compute_end, w->now, v->until);
   idle[IDLE_DATA] += made - w->now;
-  idle[IDLE_OTHER] += v->end - made;
+  idle[IDLE_OTHER] += v->until - made;
 }
 
 void step_parts_add(const struct step_view *v, struct step_rank *ranks, int32_t n_ranks, struct step_stage *stages,
-                    void (*see)(void *context, const struct step_gap *gap), void *context) {
+                    step_gap_see *see, void *context) {
   for (int32_t rank = 0; rank < n_ranks; rank++) {
+    static const int32_t none[STREAM_COUNT + 1];
     struct walk walk = {.view = v, .rank = &ranks[rank], .stages = stages};
-    add_rank(&walk, rank, see, context);
+    add_rank(&walk, rank < v->n_ranks ? &v->stream_offset[rank * STREAM_COUNT] : none, see, context);
   }
 }
 

@@ -2,7 +2,7 @@
  *
  * A rank's compute nodes are busy; all other time of its compute stream is idle. Each idle instant has a place, when it
  * is, and a cause, why it is; the parts of a rank sum to the step. Before a compute node the cause is found from the
- * row whose end let it start (node_row.after):
+ * node whose end let it start (view->after):
  *   a receive   data until the pass that made what it brings has ended, then message until it was there
  *   a send      of the own rank: send until it has ended
  *   a block     of activations that came back or left: what else the node needs comes first, then offload
@@ -49,18 +49,20 @@ struct step_stage {
   double seconds, exposed; /* of all steps of their ways */
 };
 
-/* The idle time before one compute node. Instants lie within from..node->start_s. */
+/* The idle time before one compute node. Instants lie within from and the node's start. */
 struct step_gap {
-  const struct node_row *node;
-  const struct node_row *after; /* whose end let it start; NULL: not known */
+  int32_t node, after; /* in the view; after -1: not known */
   double from;
   double made, moving, there; /* its data: made, its message free to move at both ends, there. All `from`: no message */
 };
 
-/* Adds the parts of each rank of a step to ranks [n_ranks], as many as the view's or more (those without a row are idle
- * all the time), and stages [view->n_stages]. see (may be NULL) is called with each idle time before a compute node. */
+typedef void step_gap_see(void *context, const struct step_gap *gap);
+
+/* Adds the parts of each rank of a step to ranks [n_ranks], as many as the view's or more (those without a node are
+ * idle all the time), and stages [view->n_stages]. see (may be NULL) is called with each idle time before a compute
+ * node. */
 void step_parts_add(const struct step_view *view, struct step_rank *ranks, int32_t n_ranks, struct step_stage *stages,
-                    void (*see)(void *context, const struct step_gap *gap), void *context);
+                    step_gap_see *see, void *context);
 
 /* The words for idle time in texts and files: X(name, meaning). Fill and drain are places, whatever the cause; the
  * others are causes of the time between. They and busy sum to the step. */

@@ -2,173 +2,304 @@
 
 #include "base/mem.h"
 
-static double least(double a, double b) { return a < b ? a : b; }
-static double most(double a, double b) { return a > b ? a : b; }
+/* ---- instants ---- */
 
-static bool is_kind(int kind) { return kind >= 0 && kind < NODE_KIND_COUNT; }
+static double most(double a, double b) { return a > b ? a : b; }
 
 static bool is_pass(int kind) { return kind == NODE_F || kind == NODE_B || kind == NODE_I || kind == NODE_W; }
 
-/* ---- indices ---- */
-
-static int64_t *get_slot(const struct step_view *v, int kind, int32_t stage, int32_t micro) {
-  if (!is_kind(kind) || stage < 0 || stage >= v->n_stages || micro < 0 || micro >= v->n_micro) return NULL;
-  return &v->find[((int64_t)kind * v->n_stages + stage) * v->n_micro + micro];
+/* The nodes of a stream are in order: the last ones end last. */
+static void measure_compute(struct step_view *v, const int32_t *offset) {
+  if (offset[0] == offset[1]) return;
+  int32_t first = v->stream_nodes[offset[0]], last = v->stream_nodes[offset[1] - 1];
+  if (v->start[first] < v->begin) v->begin = v->start[first];
+  v->compute_end = most(v->compute_end, v->end[last]);
+  for (int32_t k = offset[1] - 1; k >= offset[0]; k--) {
+    if (!is_pass(v->nodes[v->stream_nodes[k]].kind)) continue;
+    v->passes_end = most(v->passes_end, v->end[v->stream_nodes[k]]);
+    return;
+  }
 }
 
-/* The row of a kind, stage and micro-batch, of this rank (-1: any). */
-static int64_t find_row(const struct step_view *v, int kind, int32_t rank, int32_t stage, int32_t micro) {
-  const int64_t *slot = get_slot(v, kind, stage, micro);
-  if (!slot || *slot < 0) return -1;
-  return rank < 0 || v->rows[*slot].rank == rank ? *slot : -1;
+/* A receive ends with its send, or a little later by the clock of another rank. */
+static void measure_sends(struct step_view *v) {
+  for (int32_t i = 0; i < v->n_nodes; i++) {
+    int kind = v->nodes[i].kind;
+    if (kind == NODE_SF || kind == NODE_SB) v->message_seconds += v->end[i] - v->start[i];
+    if (kind == NODE_ST) v->ties_end = most(v->ties_end, v->end[i]);
+  }
 }
 
-/* Of a rank's rows of a kind that are of no micro-batch, the one that ends last; of a layer, if it has one and this is
- * not -1. */
-static int64_t find_shared(const struct step_view *v, int kind, int32_t rank, int32_t layer) {
-  int64_t last = -1;
-  if (rank < 0 || rank >= v->n_ranks) return -1;
-  for (int64_t k = v->shared_offset[rank]; k < v->shared_offset[rank + 1]; k++) {
-    const struct node_row *row = &v->rows[v->shared[k]];
-    if (row->kind != kind || (layer >= 0 && row->layer >= 0 && row->layer != layer)) continue;
-    if (last < 0 || row->end_s >= v->rows[last].end_s) last = v->shared[k];
+static void measure(struct step_view *v) {
+  for (int32_t r = 0; r < v->n_ranks; r++) {
+    const int32_t *offset = &v->stream_offset[r * STREAM_COUNT];
+    for (int s = 0; s < STREAM_COUNT; s++)
+      if (offset[s] < offset[s + 1]) v->until = most(v->until, v->end[v->stream_nodes[offset[s + 1] - 1]]);
+    measure_compute(v, &offset[STREAM_COMPUTE]);
+  }
+  measure_sends(v);
+}
+
+int32_t step_view_find_need(const struct step_view *v, int32_t node, enum stream first, enum stream end) {
+  int32_t last = -1;
+  for (int64_t e = v->in_offset[node]; e < v->in_offset[node + 1]; e++) {
+    int32_t u = v->edge_from[e];
+    if (v->nodes[u].stream < first || v->nodes[u].stream >= end) continue;
+    if (last < 0 || v->end[u] > v->end[last]) last = u;
   }
   return last;
 }
 
-static bool is_shared(const struct node_row *row) { return row->microbatch < 0 && row->stream != STREAM_COMPUTE; }
+void step_view_init_graph(struct step_view *v, const struct dag *dag, int32_t n_stages, const double *start,
+                          const double *end, const int32_t *after) {
+  *v = (struct step_view){.n_nodes = dag->n_nodes,
+                          .n_ranks = dag->n_ranks,
+                          .n_stages = n_stages,
+                          .nodes = dag->nodes,
+                          .stream_offset = dag->stream_offset,
+                          .stream_nodes = dag->stream_nodes,
+                          .start = start,
+                          .end = end,
+                          .after = after,
+                          .match = dag->match,
+                          .in_offset = dag->in_offset,
+                          .edge_from = dag->edge_from};
+  measure(v);
+}
 
-static void measure(struct step_view *v) {
-  for (int64_t i = 0; i < v->n_rows; i++) {
-    const struct node_row *row = &v->rows[i];
-    if (row->rank >= v->n_ranks) v->n_ranks = row->rank + 1;
-    if (row->stage >= v->n_stages) v->n_stages = row->stage + 1;
-    if (row->microbatch >= v->n_micro) v->n_micro = row->microbatch + 1;
-    v->end = most(v->end, row->end_s);
-    if (is_pass(row->kind)) v->passes_end = most(v->passes_end, row->end_s);
-    if (is_kind(row->kind) && node_kind_get_message((enum node_kind)row->kind) == MESSAGE_TIE)
-      v->ties_end = most(v->ties_end, row->end_s);
-    if (row->stream != STREAM_COMPUTE) continue;
-    v->begin = least(v->begin, row->start_s);
-    v->compute_end = most(v->compute_end, row->end_s);
-  }
+/* ---- rows ---- */
+
+/* What a view of rows owns. */
+struct step_arrays {
+  struct dag_node *nodes;
+  double *start, *end;
+  int32_t *stream_offset, *stream_nodes, *after, *match, *edge_from;
+  int64_t *in_offset, max_edges;
+  int32_t *find;                   /* [NODE_KIND_COUNT][n_stages][n_micro] node, -1: none */
+  int32_t *shared_offset, *shared; /* of each rank the nodes of no micro-batch beside compute: norm and ties */
+};
+
+static bool is_kind(int kind) { return kind >= 0 && kind < NODE_KIND_COUNT; }
+
+static struct dag_node make_node(const struct node_row *row) {
+  return (struct dag_node){.rank = row->rank,
+                           .stage = row->stage,
+                           .micro = row->microbatch,
+                           .layer = row->layer,
+                           .peer = row->peer,
+                           .kind = (uint8_t)(is_kind(row->kind) ? row->kind : NODE_KIND_COUNT),
+                           .stream =
+                               (uint8_t)(row->stream >= 0 && row->stream < STREAM_COUNT ? row->stream : STREAM_DISK),
+                           .bytes = row->bytes};
 }
 
 /* n[k] becomes the sum of those up to k. */
-static void add_up(int64_t *n, int32_t count) {
+static void add_up(int32_t *n, int32_t count) {
   for (int32_t k = 0; k < count; k++) n[k + 1] += n[k];
 }
 
-static void make_indices(struct step_view *v) {
-  int64_t n = (int64_t)NODE_KIND_COUNT * v->n_stages * v->n_micro, n_shared = 0;
-  v->find = MEM_NEW(int64_t, n);
-  v->rank_offset = MEM_NEW(int64_t, v->n_ranks + 1);
-  v->shared_offset = MEM_NEW(int64_t, v->n_ranks + 1);
-  for (int64_t i = 0; i < n; i++) v->find[i] = -1;
-  for (int64_t i = 0; i < v->n_rows; i++) {
-    const struct node_row *row = &v->rows[i];
-    int64_t *slot = get_slot(v, row->kind, row->stage, row->microbatch);
-    if (slot) *slot = i;
-    v->rank_offset[row->rank + 1]++;
-    v->shared_offset[row->rank + 1] += is_shared(row);
-  }
-  add_up(v->rank_offset, v->n_ranks);
-  add_up(v->shared_offset, v->n_ranks);
-  v->shared = MEM_NEW(int64_t, v->shared_offset[v->n_ranks]);
-  for (int64_t i = 0; i < v->n_rows; i++)
-    if (is_shared(&v->rows[i])) v->shared[n_shared++] = i;
+static int32_t *get_slot(const struct step_view *v, int kind, int32_t stage, int32_t micro) {
+  if (!is_kind(kind) || stage < 0 || stage >= v->n_stages || micro < 0 || micro >= v->n_micro) return NULL;
+  return &v->own->find[((int64_t)kind * v->n_stages + stage) * v->n_micro + micro];
 }
 
-/* ---- what came before ---- */
+static bool is_shared(const struct dag_node *n) { return n->micro < 0 && n->stream != STREAM_COMPUTE; }
 
-/* From numbers of nodes to rows; false when no row knows any. */
-static bool map_after(struct step_view *v) {
-  int64_t n_nodes = 0;
-  bool known = false;
-  for (int64_t i = 0; i < v->n_rows; i++) n_nodes = v->rows[i].node >= n_nodes ? (int64_t)v->rows[i].node + 1 : n_nodes;
-  int64_t *row_of = MEM_NEW(int64_t, n_nodes);
-  for (int64_t k = 0; k < n_nodes; k++) row_of[k] = -1;
-  for (int64_t i = 0; i < v->n_rows; i++)
-    if (v->rows[i].node >= 0) row_of[v->rows[i].node] = i;
-  for (int64_t i = 0; i < v->n_rows; i++) {
-    int32_t after = v->rows[i].after;
-    v->after[i] = after >= 0 && after < n_nodes ? row_of[after] : -1;
-    known |= v->after[i] >= 0;
+static void copy_rows(struct step_view *v) {
+  struct step_arrays *own = v->own;
+  own->nodes = MEM_NEW(struct dag_node, v->n_nodes);
+  own->start = MEM_NEW(double, v->n_nodes);
+  own->end = MEM_NEW(double, v->n_nodes);
+  for (int32_t i = 0; i < v->n_nodes; i++) {
+    const struct node_row *row = &v->rows[i];
+    own->nodes[i] = make_node(row);
+    own->start[i] = row->start_s;
+    own->end[i] = row->end_s;
+    v->until = most(v->until, row->end_s);
+    if (row->kind == NODE_RT) v->ties_end = most(v->ties_end, row->end_s);
+    if (row->rank >= v->n_ranks) v->n_ranks = row->rank + 1;
+    if (row->stage >= v->n_stages) v->n_stages = row->stage + 1;
+    if (row->microbatch >= v->n_micro) v->n_micro = row->microbatch + 1;
   }
-  mem_free(row_of);
+  v->nodes = own->nodes;
+  v->start = own->start;
+  v->end = own->end;
+}
+
+static void list_streams(struct step_view *v) {
+  struct step_arrays *own = v->own;
+  int32_t n_streams = v->n_ranks * STREAM_COUNT;
+  int32_t *filled = MEM_NEW(int32_t, n_streams);
+  own->stream_offset = MEM_NEW(int32_t, n_streams + 1);
+  own->stream_nodes = MEM_NEW(int32_t, v->n_nodes);
+  for (int32_t i = 0; i < v->n_nodes; i++)
+    own->stream_offset[v->nodes[i].rank * STREAM_COUNT + v->nodes[i].stream + 1]++;
+  add_up(own->stream_offset, n_streams);
+  for (int32_t i = 0; i < v->n_nodes; i++) {
+    int32_t stream = v->nodes[i].rank * STREAM_COUNT + v->nodes[i].stream;
+    own->stream_nodes[own->stream_offset[stream] + filled[stream]++] = i;
+  }
+  v->stream_offset = own->stream_offset;
+  v->stream_nodes = own->stream_nodes;
+  mem_free(filled);
+}
+
+static void make_indices(struct step_view *v) {
+  struct step_arrays *own = v->own;
+  int64_t n = (int64_t)NODE_KIND_COUNT * v->n_stages * v->n_micro;
+  int32_t n_shared = 0;
+  own->find = MEM_NEW(int32_t, n);
+  own->shared_offset = MEM_NEW(int32_t, v->n_ranks + 1);
+  for (int64_t i = 0; i < n; i++) own->find[i] = -1;
+  for (int32_t i = 0; i < v->n_nodes; i++) {
+    const struct dag_node *node = &v->nodes[i];
+    int32_t *slot = get_slot(v, node->kind, node->stage, node->micro);
+    if (slot) *slot = i;
+    own->shared_offset[node->rank + 1] += is_shared(node);
+  }
+  add_up(own->shared_offset, v->n_ranks);
+  own->shared = MEM_NEW(int32_t, own->shared_offset[v->n_ranks]);
+  for (int32_t k = 0; k < v->n_nodes; k++) /* by rank */
+    if (is_shared(&v->nodes[v->stream_nodes[k]])) own->shared[n_shared++] = v->stream_nodes[k];
+}
+
+/* ---- what rows came after ---- */
+
+/* From numbers of nodes in files to places; false when no row knows any. */
+static bool map_after(struct step_view *v) {
+  int64_t n_numbers = 0;
+  bool known = false;
+  for (int32_t i = 0; i < v->n_nodes; i++)
+    if (v->rows[i].node >= n_numbers) n_numbers = (int64_t)v->rows[i].node + 1;
+  int32_t *place = MEM_NEW(int32_t, n_numbers);
+  for (int64_t k = 0; k < n_numbers; k++) place[k] = -1;
+  for (int32_t i = 0; i < v->n_nodes; i++)
+    if (v->rows[i].node >= 0) place[v->rows[i].node] = i;
+  v->own->after = MEM_NEW(int32_t, v->n_nodes);
+  for (int32_t i = 0; i < v->n_nodes; i++) {
+    int32_t after = v->rows[i].after;
+    v->own->after[i] = after >= 0 && after < n_numbers ? place[after] : -1;
+    known |= v->own->after[i] >= 0;
+  }
+  v->after = v->own->after;
+  mem_free(place);
   return known;
 }
 
 static void guess_after(struct step_view *v) {
-  for (int64_t i = 0; i < v->n_rows; i++)
-    if (v->rows[i].stream == STREAM_COMPUTE) v->after[i] = step_view_find_need(v, i, STREAM_COUNT);
+  for (int32_t i = 0; i < v->n_nodes; i++)
+    if (v->nodes[i].stream == STREAM_COMPUTE)
+      v->own->after[i] = step_view_find_need(v, i, STREAM_COMPUTE, STREAM_COUNT);
 }
 
-void step_view_init(struct step_view *v, const struct node_row *rows, int64_t n_rows, double seconds,
-                    bool recompute_early) {
-  *v = (struct step_view){.rows = rows, .n_rows = n_rows, .end = seconds, .recompute_early = recompute_early};
-  measure(v);
-  make_indices(v);
-  v->after = MEM_NEW(int64_t, n_rows);
-  if (!map_after(v)) guess_after(v);
+/* ---- what rows need ---- */
+
+static int32_t find_node(const struct step_view *v, int kind, int32_t rank, int32_t stage, int32_t micro) {
+  const int32_t *slot = get_slot(v, kind, stage, micro);
+  if (!slot || *slot < 0) return -1;
+  return rank < 0 || v->nodes[*slot].rank == rank ? *slot : -1;
 }
 
-void step_view_fini(struct step_view *v) {
-  mem_free(v->rank_offset);
-  mem_free(v->after);
-  mem_free(v->find);
-  mem_free(v->shared);
-  mem_free(v->shared_offset);
-}
-
-/* ---- what a row needs ---- */
-
-int64_t step_view_find_send(const struct step_view *v, int64_t receive) {
-  const struct node_row *row = &v->rows[receive];
-  enum node_message message = node_kind_get_message((enum node_kind)row->kind);
-  enum node_kind kind = node_message_get_send(message);
-  int64_t after = v->after[receive];
-  if (after >= 0 && v->rows[after].kind == (int8_t)kind && v->rows[after].rank != row->rank) return after;
-  if (row->microbatch < 0) return find_shared(v, kind, row->peer, -1);
-  return find_row(v, kind, row->peer, row->stage - node_message_get_stage_step(message), row->microbatch);
-}
-
-/* Of these kinds, of a row's rank, stage and micro-batch, on streams before `streams`, the row that ends last of those
- * that have ended when the row starts. */
-static int64_t find_last_of(const struct step_view *v, uint32_t kinds, const struct node_row *row,
-                            enum stream streams) {
-  int64_t last = -1;
-  for (int kind = 0; kind < NODE_KIND_COUNT; kind++) {
-    if (!(kinds >> kind & 1) || node_kind_get_stream((enum node_kind)kind) >= streams) continue;
-    int64_t i = row->microbatch < 0 ? find_shared(v, kind, row->rank, row->layer)
-                                    : find_row(v, kind, row->rank, row->stage, row->microbatch);
-    if (i < 0 || v->rows[i].end_s > row->start_s) continue;
-    if (last < 0 || v->rows[i].end_s > v->rows[last].end_s) last = i;
+/* Of a rank's nodes of no micro-batch, the one of this kind, and of this layer if both have one, that ends last. */
+static int32_t find_shared(const struct step_view *v, int kind, int32_t rank, int32_t layer) {
+  int32_t last = -1;
+  if (rank < 0 || rank >= v->n_ranks) return -1;
+  for (int32_t k = v->own->shared_offset[rank]; k < v->own->shared_offset[rank + 1]; k++) {
+    int32_t i = v->own->shared[k];
+    const struct dag_node *n = &v->nodes[i];
+    if (n->kind != kind || (layer >= 0 && n->layer >= 0 && n->layer != layer)) continue;
+    if (last < 0 || v->end[i] >= v->end[last]) last = i;
   }
   return last;
 }
 
-/* Of no micro-batch, so it comes after all: the stage's last pass of these kinds. */
-static int64_t find_last_pass(const struct step_view *v, uint32_t kinds, const struct node_row *row) {
-  for (int64_t i = v->rank_offset[row->rank + 1] - 1; i >= v->rank_offset[row->rank]; i--) {
-    const struct node_row *pass = &v->rows[i];
-    if (pass->stream == STREAM_COMPUTE && pass->stage == row->stage && is_kind(pass->kind) && kinds >> pass->kind & 1)
-      return i;
+/* The stage's last pass of a kind: what is of no micro-batch comes after all of them. */
+static int32_t find_last_pass(const struct step_view *v, int kind, const struct dag_node *of) {
+  const int32_t *offset = &v->stream_offset[of->rank * STREAM_COUNT + STREAM_COMPUTE];
+  for (int32_t k = offset[1] - 1; k >= offset[0]; k--) {
+    const struct dag_node *n = &v->nodes[v->stream_nodes[k]];
+    if (n->kind == kind && n->stage == of->stage) return v->stream_nodes[k];
   }
   return -1;
 }
 
-int64_t step_view_find_maker(const struct step_view *v, int64_t send) {
-  const struct node_row *row = &v->rows[send];
-  uint32_t kinds = node_kind_get_needs((enum node_kind)row->kind);
-  if (row->microbatch < 0) return find_last_pass(v, kinds, row);
-  return find_last_of(v, kinds, row, STREAM_COMPUTE + 1);
+static int32_t find_needed(const struct step_view *v, int kind, const struct dag_node *of) {
+  if (of->micro >= 0) return find_node(v, kind, of->rank, of->stage, of->micro);
+  if (node_kind_get_stream((enum node_kind)kind) == STREAM_COMPUTE) return find_last_pass(v, kind, of);
+  return find_shared(v, kind, of->rank, of->layer);
 }
 
-int64_t step_view_find_need(const struct step_view *v, int64_t i, enum stream streams) {
-  const struct node_row *row = &v->rows[i];
-  if (!is_kind(row->kind)) return -1;
-  uint32_t kinds = node_kind_get_needs((enum node_kind)row->kind);
-  if (row->kind == NODE_R && v->recompute_early) kinds &= ~(UINT32_C(1) << NODE_RB);
-  return find_last_of(v, kinds, row, streams);
+/* The send of a receive; of a tied weight the peer has one of another layer. */
+static int32_t find_send(const struct step_view *v, int32_t receive) {
+  const struct dag_node *n = &v->nodes[receive];
+  enum node_message message = node_kind_get_message((enum node_kind)n->kind);
+  enum node_kind kind = node_message_get_send(message);
+  int32_t after = v->after[receive];
+  if (after >= 0 && v->nodes[after].kind == kind && v->nodes[after].rank != n->rank) return after;
+  if (n->micro < 0) return find_shared(v, kind, n->peer, -1);
+  return find_node(v, kind, n->peer, n->stage - node_message_get_stage_step(message), n->micro);
+}
+
+static void add_needs(struct step_view *v, int32_t i, bool recompute_early, int64_t *n_edges) {
+  struct step_arrays *own = v->own;
+  const struct dag_node *n = &v->nodes[i];
+  uint32_t kinds = is_kind(n->kind) ? node_kind_get_needs((enum node_kind)n->kind) : 0;
+  if (n->kind == NODE_R && recompute_early) kinds &= ~(UINT32_C(1) << NODE_RB);
+  for (int kind = 0; kinds >> kind; kind++) {
+    int32_t from = kinds >> kind & 1 ? find_needed(v, kind, n) : -1;
+    if (from < 0 || v->end[from] > v->start[i]) continue;
+    if (*n_edges == own->max_edges) {
+      own->max_edges = own->max_edges ? 2 * own->max_edges : 1024;
+      own->edge_from = mem_resize(own->edge_from, sizeof *own->edge_from * (size_t)own->max_edges);
+    }
+    own->edge_from[(*n_edges)++] = from;
+  }
+}
+
+static void make_edges(struct step_view *v, bool recompute_early) {
+  struct step_arrays *own = v->own;
+  int64_t n_edges = 0;
+  own->in_offset = MEM_NEW(int64_t, v->n_nodes + (int64_t)1);
+  own->match = MEM_NEW(int32_t, v->n_nodes);
+  for (int32_t i = 0; i < v->n_nodes; i++) {
+    const struct dag_node *n = &v->nodes[i];
+    add_needs(v, i, recompute_early, &n_edges);
+    own->in_offset[i + 1] = n_edges;
+    own->match[i] = is_kind(n->kind) && dag_is_receive(n) ? find_send(v, i) : -1;
+  }
+  v->in_offset = own->in_offset;
+  v->edge_from = own->edge_from;
+  v->match = own->match;
+}
+
+void step_view_init_rows(struct step_view *v, const struct node_row *rows, int64_t n_rows, double seconds,
+                         bool recompute_early) {
+  *v = (struct step_view){.n_nodes = (int32_t)n_rows, .rows = rows, .until = seconds};
+  v->own = MEM_NEW(struct step_arrays, 1);
+  copy_rows(v);
+  list_streams(v);
+  make_indices(v);
+  measure(v);
+  bool known = map_after(v);
+  make_edges(v, recompute_early);
+  if (!known) guess_after(v);
+}
+
+void step_view_fini(struct step_view *v) {
+  struct step_arrays *own = v->own;
+  if (!own) return;
+  mem_free(own->nodes);
+  mem_free(own->start);
+  mem_free(own->end);
+  mem_free(own->stream_offset);
+  mem_free(own->stream_nodes);
+  mem_free(own->after);
+  mem_free(own->match);
+  mem_free(own->edge_from);
+  mem_free(own->in_offset);
+  mem_free(own->find);
+  mem_free(own->shared_offset);
+  mem_free(own->shared);
+  mem_free(own);
+  v->own = NULL;
 }

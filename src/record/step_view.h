@@ -1,6 +1,4 @@
-/* The rows of one step of /nodes, simulated or measured, and what is found in them again and again: which row's end let
- * another start, and what a row needs by its kind (node_kind.h). Serial.
- */
+/* One step as arrays by node, simulated or measured: what ran, when, after what, and what it needed. Serial. */
 #ifndef PENSTOCK_RECORD_STEP_VIEW_H
 #define PENSTOCK_RECORD_STEP_VIEW_H
 
@@ -8,34 +6,40 @@
 
 #include "record/trace_rows.h"
 
+/* Nodes here are places in these arrays: the nodes of a graph, or the rows of a step. */
 struct step_view {
-  const struct node_row *rows; /* borrowed */
-  int64_t n_rows;
-  int32_t n_ranks, n_stages, n_micro;
-  bool recompute_early;   /* R waits for no gradient (struct plan) */
-  int64_t *rank_offset;   /* [n_ranks+1] */
-  int64_t *after;         /* [n_rows] the row whose end let a row start, -1: none, or not known */
-  int64_t *find;          /* [NODE_KIND_COUNT][n_stages][n_micro] row, -1: none */
-  int64_t *shared_offset; /* [n_ranks+1] into shared */
-  int64_t *shared;        /* the rows of each rank that are of no micro-batch and of no compute stream: norm and ties */
-  double begin, end;      /* of the step: from 0, or earlier where a rank began earlier */
-  double passes_end;      /* of the last F, B, I or W of any rank */
-  double compute_end;     /* of the last compute node */
-  double ties_end;        /* of the last exchange of a tied weight */
+  int32_t n_nodes, n_ranks, n_stages, n_micro;
+  const struct dag_node *nodes; /* rank, stage, micro, layer, peer, kind, stream, bytes are set */
+  const int32_t *stream_offset; /* [n_ranks*STREAM_COUNT+1] into stream_nodes: each rank's streams in their order */
+  const int32_t *stream_nodes;
+  const double *start, *end; /* seconds */
+  const int32_t *after;      /* the node whose end let a node start; -1: none, or not known */
+  const int32_t *match;      /* the other end of a message; -1: none (of rows: of a receive alone) */
+  /* What a node needs: edges to node v are edge_from[in_offset[v]] to edge_from[in_offset[v + 1] - 1]. */
+  const int64_t *in_offset;
+  const int32_t *edge_from;
+  const struct node_row *rows; /* that it was made of, borrowed; NULL: of a graph */
+  struct step_arrays *own;     /* what is to be freed; NULL: all is borrowed */
+  double begin, until;         /* of the step: from 0, or earlier where a rank began earlier */
+  double passes_end;           /* of the last F, B, I or W of any rank */
+  double compute_end;          /* of the last compute node */
+  double ties_end;             /* of the last exchange of a tied weight */
+  double message_seconds;      /* of all sends of activations and gradients */
 };
 
-/* Rows that are grouped by rank, each rank's compute nodes in their order. seconds: how long the step is at least.
- * Where no row knows what it came after (a file of before the column), a compute node comes after what it needs, as far
- * as its kind tells: waits for memory are not seen then. */
-void step_view_init(struct step_view *view, const struct node_row *rows, int64_t n_rows, double seconds,
-                    bool recompute_early);
+/* A graph with the times of its nodes; after: as struct sim_result has it. All is borrowed, nothing is allocated. */
+void step_view_init_graph(struct step_view *view, const struct dag *dag, int32_t n_stages, const double *start,
+                          const double *end, const int32_t *after);
+
+/* Rows of one step; those of each rank and stream in their order. seconds: how long the step is at least. Rows do not
+ * tell edges: what a row needs is what its kind says (node_kind.h), of its rank, stage and micro-batch, unless that
+ * ended after it began. recompute_early: R needs no gradient (struct plan). Where no row knows what it came after (a
+ * file of before the column), a compute node comes after what it needs: waits for memory are not seen then. */
+void step_view_init_rows(struct step_view *view, const struct node_row *rows, int64_t n_rows, double seconds,
+                         bool recompute_early);
 void step_view_fini(struct step_view *view);
 
-/* All return a row, -1 where there is none. The send of a receive. */
-int64_t step_view_find_send(const struct step_view *view, int64_t receive);
-/* The pass that made what a send sends. */
-int64_t step_view_find_maker(const struct step_view *view, int64_t send);
-/* Of the kinds that a compute node waits for, on streams before `streams`, the row that ends last. */
-int64_t step_view_find_need(const struct step_view *view, int64_t row, enum stream streams);
+/* Of what a node needs, on streams from `first` to before `end`, what ends last; -1: nothing. */
+int32_t step_view_find_need(const struct step_view *view, int32_t node, enum stream first, enum stream end);
 
 #endif

@@ -158,7 +158,7 @@ static void print_picture(FILE *out, const struct plan_report *r) {
   for (int32_t k = 0; k < r->plan->n_ranks; k++)
     end = r->sim->ranks[k].last_end > end ? r->sim->ranks[k].last_end : end;
   for (int32_t v = 0; v < n; v++) rows[v] = plan_report_make_row(r, v);
-  step_view_init(&view, rows, n, end, false);
+  step_view_init_rows(&view, rows, n, end, false);
   char *picture = report_step_draw(&view);
   fprintf(out, "\nthe step (a column is 1/%d of it; F forward, R recompute, B I W backward, U update, . idle)\n%s",
           REPORT_PICTURE_COLUMNS, REPORT_PICTURE_NOTE);

@@ -92,7 +92,7 @@ static void choose_typical(const struct trace_content *c, struct step_read *read
   r->median_seconds = (typical->seconds + read[r->n_steps / 2].seconds) / 2;
   r->typical_step = typical->step;
   struct step_view view;
-  step_view_init(&view, &c->nodes[typical->first], typical->n, find_step(c, typical->step)->seconds, false);
+  step_view_init_rows(&view, &c->nodes[typical->first], typical->n, find_step(c, typical->step)->seconds, false);
   r->picture = report_step_draw(&view);
   step_view_fini(&view);
 }
@@ -107,11 +107,11 @@ static void add_steps(const struct trace_content *c, int64_t first, int64_t end,
     const struct step_row *step = find_step(c, c->nodes[at].step);
     if (!step || r->n_steps == c->n_steps) continue;
     struct step_view view;
-    step_view_init(&view, &c->nodes[at], n, step->seconds, recompute_early);
+    step_view_init_rows(&view, &c->nodes[at], n, step->seconds, recompute_early);
     report_step_add(&view, r);
     if (r->n_steps == 0) r->loss_first = step->loss, r->first_step = step->step;
-    read[r->n_steps++] = (struct step_read){view.end - view.begin, step->step, at, n};
-    sum += view.end - view.begin;
+    read[r->n_steps++] = (struct step_read){view.until - view.begin, step->step, at, n};
+    sum += view.until - view.begin;
     trained += step->seconds;
     tokens += step->tokens;
     r->loss_last = step->loss;

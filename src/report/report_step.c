@@ -31,19 +31,20 @@ static void note_late(struct report *report, double step, const struct node_row 
 
 struct seer {
   struct report *report;
-  double step; /* seconds */
+  const struct step_view *view;
 };
 
 /* A node is late by what is left when its data was there, and a message by what it stood ready. */
 static void see_gap(void *context, const struct step_gap *gap) {
   const struct seer *seer = context;
-  const struct node_row *after = gap->after;
+  const struct step_view *v = seer->view;
+  const struct node_row *node = &v->rows[gap->node], *after = gap->after < 0 ? NULL : &v->rows[gap->after];
   enum report_cause cause = REPORT_START;
   if (after && after->kind == NODE_N) return;
   if (after && after->stream == STREAM_SEND) cause = REPORT_SEND;
   if (after && after->stream >= STREAM_COPY_OUT) cause = REPORT_BLOCK;
-  note_late(seer->report, seer->step, gap->node, cause, gap->node->start_s - gap->there);
-  note_late(seer->report, seer->step, gap->node, REPORT_MESSAGE, gap->moving - gap->made);
+  note_late(seer->report, v->until - v->begin, node, cause, node->start_s - gap->there);
+  note_late(seer->report, v->until - v->begin, node, REPORT_MESSAGE, gap->moving - gap->made);
 }
 
 /* ---- sums ---- */
@@ -75,7 +76,7 @@ static void add_rank(struct report_rank *sum, const struct step_rank *rank) {
 
 void report_step_add(const struct step_view *v, struct report *report) {
   struct step_rank *ranks = MEM_NEW(struct step_rank, report->n_ranks);
-  struct seer seer = {report, v->end - v->begin};
+  struct seer seer = {report, v};
   make_room(v, report);
   step_parts_add(v, ranks, report->n_ranks, report->stages, see_gap, &seer);
   for (int32_t rank = 0; rank < report->n_ranks; rank++) add_rank(&report->ranks[rank], &ranks[rank]);
@@ -98,16 +99,17 @@ static char get_letter(int class) {
 
 char *report_step_draw(const struct step_view *v) {
   char *picture = mem_alloc((size_t)v->n_ranks * (REPORT_PICTURE_COLUMNS + 1) + 1);
-  int32_t n_stages, n_chunks, *chunks = columns_find_chunks(v->rows, v->n_rows, &n_stages, &n_chunks);
+  int32_t n_stages, n_chunks, *chunks = columns_find_chunks(v->rows, v->n_nodes, &n_stages, &n_chunks);
   int chosen[REPORT_PICTURE_COLUMNS];
   struct columns columns;
-  columns_init(&columns, REPORT_PICTURE_COLUMNS, 2 * NODE_KIND_COUNT, v->begin, v->end);
+  columns_init(&columns, REPORT_PICTURE_COLUMNS, 2 * NODE_KIND_COUNT, v->begin, v->until);
   for (int32_t rank = 0; rank < v->n_ranks; rank++) {
     char *line = picture + (size_t)rank * (REPORT_PICTURE_COLUMNS + 1);
     columns_clear(&columns);
-    for (int64_t i = v->rank_offset[rank]; i < v->rank_offset[rank + 1]; i++) {
-      const struct node_row *node = &v->rows[i];
-      if (node->stream == STREAM_COMPUTE && node->kind >= 0 && node->kind < NODE_KIND_COUNT)
+    const int32_t *offset = &v->stream_offset[rank * STREAM_COUNT + STREAM_COMPUTE];
+    for (int32_t k = offset[0]; k < offset[1]; k++) {
+      const struct node_row *node = &v->rows[v->stream_nodes[k]];
+      if (node->kind >= 0 && node->kind < NODE_KIND_COUNT)
         columns_add(&columns, node->start_s, node->end_s, find_class(node, chunks));
     }
     columns_choose(&columns, chosen);

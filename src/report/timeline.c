@@ -41,11 +41,11 @@ static void measure(struct timeline *t, double seconds, const struct timeline_me
   struct report sums = {.n_ranks = t->n_ranks};
   t->ranks = sums.ranks = MEM_NEW(struct report_rank, t->n_ranks);
   t->bytes_static = MEM_NEW(int64_t, t->n_ranks);
-  step_view_init(&view, t->rows, t->n_rows, seconds, false);
+  step_view_init_rows(&view, t->rows, t->n_rows, seconds, false);
   report_step_add(&view, &sums);
   mem_free(sums.stages);
   t->begin_s = view.begin;
-  t->end_s = view.end;
+  t->end_s = view.until;
   step_view_fini(&view);
   for (int32_t r = 0; r < t->n_ranks; r++) {
     bool known = r < memory->n_ranks;

@@ -14,6 +14,8 @@ struct sim {
   double *end;     /* [n_nodes] of the iteration under way */
   bool norm_holds; /* something waits for the norm: then it stands between iterations */
   double norm_end;
+  struct step_rank *parts;   /* [n_ranks] room for sim_measure */
+  struct step_stage *blocks; /* [n_stages] likewise */
   struct sim_result result;
 };
 
@@ -31,6 +33,8 @@ struct sim *sim_create(const struct dag *dag, int32_t n_stages) {
   s->free_at = MEM_NEW(double, (int64_t)dag->n_ranks *STREAM_COUNT);
   s->last = MEM_NEW(int32_t, (int64_t)dag->n_ranks * STREAM_COUNT);
   s->end = MEM_NEW(double, dag->n_nodes);
+  s->parts = MEM_NEW(struct step_rank, dag->n_ranks);
+  s->blocks = MEM_NEW(struct step_stage, n_stages);
   s->result.start = MEM_NEW(double, dag->n_nodes);
   s->result.end = MEM_NEW(double, dag->n_nodes);
   s->result.binder = MEM_NEW(int32_t, dag->n_nodes);
@@ -45,6 +49,8 @@ void sim_destroy(struct sim **sim) {
   mem_free(s->free_at);
   mem_free(s->last);
   mem_free(s->end);
+  mem_free(s->parts);
+  mem_free(s->blocks);
   mem_free(s->result.start);
   mem_free(s->result.end);
   mem_free(s->result.binder);
@@ -152,6 +158,6 @@ const struct sim_result *sim_run(struct sim *s, const struct sim_times *times, i
   if (s->norm_end > s->result.makespan) s->result.makespan = s->norm_end;
   s->result.n_iterations = n_iterations;
   s->result.step = s->result.makespan / n_iterations;
-  sim_measure(s->dag, s->n_stages, &s->result);
+  sim_measure(s->dag, s->n_stages, s->parts, s->blocks, &s->result);
   return &s->result;
 }

@@ -51,7 +51,7 @@ struct sim_result {
   double block_seconds, block_exposed_seconds;
 };
 
-/* Prepares a simulation of this graph, to be run again and again. */
+/* Prepares a simulation of this graph: arrays that sim_run uses again and again without allocating. */
 struct sim;
 struct sim *sim_create(const struct dag *dag, int32_t n_stages);
 void sim_destroy(struct sim **sim);

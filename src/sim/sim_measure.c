@@ -1,7 +1,5 @@
 #include "sim/sim_measure.h"
 
-#include "base/mem.h"
-
 /* Where a rank stands while its compute nodes are gone through. */
 struct progress {
   double at; /* end of the last node */
@@ -51,23 +49,13 @@ static void measure_rank(const struct dag *dag, int32_t rank, struct sim_result 
   out->last_end = p.at;
 }
 
-/* Whether no R waits for the gradient that its micro-batch's backward needs. */
-static bool begins_early(const struct dag *dag) {
-  for (int32_t v = 0; v < dag->n_nodes; v++)
-    for (int64_t e = dag->in_offset[v]; dag->nodes[v].kind == NODE_R && e < dag->in_offset[v + 1]; e++)
-      if (dag->nodes[dag->edge_from[e]].kind == NODE_RB) return false;
-  return true;
-}
-
 /* Busy, idle and blocks of all ranks, as of any step. */
-static void measure_parts(const struct dag *dag, int32_t n_stages, struct sim_result *r) {
-  struct node_row *rows = MEM_NEW(struct node_row, dag->n_nodes);
-  struct step_rank *ranks = MEM_NEW(struct step_rank, dag->n_ranks);
-  struct step_stage *stages = MEM_NEW(struct step_stage, n_stages);
+static void measure_parts(const struct dag *dag, int32_t n_stages, struct step_rank *ranks, struct step_stage *stages,
+                          struct sim_result *r) {
   struct step_view view;
-  for (int32_t v = 0; v < dag->n_nodes; v++)
-    rows[v] = trace_rows_make_node(dag, v, 0, r->start[v], r->end[v], r->binder[v]);
-  step_view_init(&view, rows, dag->n_nodes, 0, begins_early(dag));
+  for (int32_t k = 0; k < dag->n_ranks; k++) ranks[k] = (struct step_rank){0};
+  step_view_init_graph(&view, dag, n_stages, r->start, r->end, r->binder);
+  r->message_seconds = view.message_seconds;
   step_parts_add(&view, ranks, dag->n_ranks, stages, NULL, NULL);
   for (int32_t k = 0; k < dag->n_ranks; k++) {
     r->ranks[k].busy = ranks[k].busy;
@@ -75,17 +63,12 @@ static void measure_parts(const struct dag *dag, int32_t n_stages, struct sim_re
     r->block_seconds += ranks[k].block_seconds;
     r->block_exposed_seconds += ranks[k].block_exposed;
   }
-  step_view_fini(&view);
-  mem_free(stages);
-  mem_free(ranks);
-  mem_free(rows);
 }
 
-void sim_measure(const struct dag *dag, int32_t n_stages, struct sim_result *r) {
-  r->message_seconds = r->exposed_seconds = r->block_seconds = r->block_exposed_seconds = 0;
+void sim_measure(const struct dag *dag, int32_t n_stages, struct step_rank *ranks, struct step_stage *stages,
+                 struct sim_result *r) {
+  r->exposed_seconds = r->block_seconds = r->block_exposed_seconds = 0;
   for (int32_t s = 0; s < n_stages; s++) r->stages[s] = (struct sim_stage){0};
-  for (int32_t v = 0; v < dag->n_nodes; v++)
-    if (dag->nodes[v].kind == NODE_SF || dag->nodes[v].kind == NODE_SB) r->message_seconds += r->end[v] - r->start[v];
   for (int32_t k = 0; k < dag->n_ranks; k++) measure_rank(dag, k, r);
-  measure_parts(dag, n_stages, r);
+  measure_parts(dag, n_stages, ranks, stages, r);
 }

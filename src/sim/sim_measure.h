@@ -5,7 +5,9 @@
 
 #include "sim/sim.h"
 
-/* From start, end and binder of the first iteration to its ranks, stages and message shares. */
-void sim_measure(const struct dag *dag, int32_t n_stages, struct sim_result *result);
+/* From start, end and binder of the first iteration to its ranks, stages and message shares. ranks [n_ranks], stages
+ * [n_stages]: room for the parts. */
+void sim_measure(const struct dag *dag, int32_t n_stages, struct step_rank *ranks, struct step_stage *stages,
+                 struct sim_result *result);
 
 #endif
