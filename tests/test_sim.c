@@ -360,20 +360,17 @@ static void test_offload_beside_data(void) {
 
 /* ---- critical path ---- */
 
-static struct step_path find_path(const struct dag *dag, const struct sim_result *r) {
-  struct node_row *rows = MEM_NEW(struct node_row, dag->n_nodes);
-  for (int32_t v = 0; v < dag->n_nodes; v++)
-    rows[v] = trace_rows_make_node(dag, v, 0, r->start[v], r->end[v], r->binder[v]);
-  struct step_path path = step_path_find(rows, dag->n_nodes, NULL);
-  mem_free(rows);
-  return path;
+static struct step_path find_path(const struct step_case *c, const struct sim_result *r) {
+  struct step_view view;
+  step_view_init_graph(&view, c->dag, c->plan->n_stages, r->start, r->end, r->binder);
+  return step_path_find(&view, NULL);
 }
 
 /* It has no gaps and is as long as the step. What lengthens one of its passes lengthens the step by as much at least.
  */
 static void check_path(const struct step_case *c, const struct sim_times *times, struct sim *sim, uint64_t random) {
   const struct sim_result *r = sim_run(sim, times, 1);
-  struct step_path path = find_path(c->dag, r);
+  struct step_path path = find_path(c, r);
   double at = 0, sum = 0, before = r->makespan;
   int64_t n = 0;
   for (int64_t k = 0; k < path.n_runs; k++) {
@@ -401,7 +398,7 @@ static void test_path_of_gpipe(void) {
   open_case(&c, "gpipe", 4, 5);
   set_times(&c, 1, 2, 0.5);
   const struct sim_result *r = run_case(&sim, &c, INT64_MAX);
-  struct step_path path = find_path(c.dag, r);
+  struct step_path path = find_path(&c, r);
   T_CHECK(path.seconds[NODE_F] == 8 && path.seconds[NODE_B] == 16, "F %g B %g", path.seconds[NODE_F],
           path.seconds[NODE_B]);
   T_CHECK(path.seconds[NODE_SF] == 1.5 && path.seconds[NODE_SB] == 1.5, "SF %g", path.seconds[NODE_SF]);

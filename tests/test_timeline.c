@@ -1,4 +1,5 @@
 /* The critical path that a timeline finds from the rows alone is the one that the simulator has from the graph. */
+#include "base/error.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "dag/dag.h"
@@ -19,15 +20,41 @@ static double *make_times(const struct dag *dag, uint32_t trial) {
   return seconds;
 }
 
+/* Owned by the caller. */
+static struct node_row *make_rows(const struct dag *dag, const struct sim_result *r, bool knows_after) {
+  struct node_row *rows = MEM_NEW(struct node_row, dag->n_nodes);
+  for (int32_t u = 0; u < dag->n_nodes; u++)
+    rows[u] = trace_rows_make_node(dag, u, 0, r->start[u], r->end[u], knows_after ? r->binder[u] : -1);
+  return rows;
+}
+
+/* Rows of an older file do not say what they came after: the path that is found from their times leads from the end of
+ * the step to its start all the same. */
+static void check_older(const char *name, const struct dag *dag, const struct sim_result *r) {
+  struct timeline t;
+  struct node_row *rows = make_rows(dag, r, false);
+  int status = timeline_init(&t, "measured", 1, r->makespan, rows, dag->n_nodes, &(struct timeline_memory){0});
+  T_CHECK(!status, "%s: %s", name, error_text());
+  double first = r->makespan, last = 0;
+  int32_t n_passes = 0;
+  for (int64_t i = 0; i < t.n_rows; i++) {
+    if (!t.on_path[i]) continue;
+    first = fmin(first, t.rows[i].start_s);
+    last = fmax(last, t.rows[i].end_s);
+    n_passes += t.rows[i].stream == STREAM_COMPUTE;
+  }
+  T_CHECK(first == 0 && last == r->makespan && n_passes > 1, "%s: a path from %g to %g of %g, %d passes", name, first,
+          last, r->makespan, n_passes);
+  timeline_fini(&t);
+}
+
 static void check_path(const char *name, const struct dag *dag, const struct sim_result *r) {
   bool *chain = MEM_NEW(bool, dag->n_nodes);
   int32_t v = -1, n_chain = 0, n_marked = 0;
   for (int32_t u = 0; u < dag->n_nodes; u++)
     if (v < 0 || r->end[u] > r->end[v]) v = u;
   for (; v >= 0; v = r->binder[v]) chain[v] = true;
-  struct node_row *rows = MEM_NEW(struct node_row, dag->n_nodes);
-  for (int32_t u = 0; u < dag->n_nodes; u++)
-    rows[u] = trace_rows_make_node(dag, u, 0, r->start[u], r->end[u], r->binder[u]);
+  struct node_row *rows = make_rows(dag, r, true);
   struct timeline t;
   int status = timeline_init(&t, "predicted", 0, r->makespan, rows, dag->n_nodes, &(struct timeline_memory){0});
   T_CHECK(!status && t.n_rows == dag->n_nodes, "%s: %lld rows", name, (long long)t.n_rows);
@@ -66,7 +93,9 @@ static void run_case(const char *planner, int32_t p, int32_t m, uint32_t trial) 
     double *seconds = make_times(dag, trial);
     struct sim *sim = sim_create(dag, plan->n_stages);
     struct sim_times times = {seconds, INT64_MAX};
-    check_path(planner, dag, sim_run(sim, &times, 1));
+    const struct sim_result *result = sim_run(sim, &times, 1);
+    check_path(planner, dag, result);
+    check_older(planner, dag, result);
     sim_destroy(&sim);
     mem_free(seconds);
   }

@@ -5,11 +5,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "record/trace_rows.h"
+#include "record/step_view.h"
 
 /* Consecutive nodes of the path on one stream of one rank. */
 struct step_path_run {
-  int64_t first, last; /* rows */
+  int32_t first, last; /* nodes of the view */
   int64_t n_nodes;
   double from, until; /* seconds of the step that they hold up; a norm, or a receive, begins before what ends it */
 };
@@ -21,10 +21,9 @@ struct step_path {
   double seconds[NODE_KIND_COUNT]; /* of each kind; of a simulated step they sum to its end */
 };
 
-/* From the row that ends last back to the one whose end let it start (node_row.after), and so on: all rows of one step,
- * each node once, in any order. on_path[i] (may be NULL, [n]): row i is on it. Rows of older files know of no other:
- * there the path is the last row alone. */
-struct step_path step_path_find(const struct node_row *rows, int64_t n, bool *on_path);
+/* From the node that ends last back to the one whose end let it start (view->after), and so on. on_path[i] (may be
+ * NULL, [n_nodes]): node i is on it. */
+struct step_path step_path_find(const struct step_view *view, bool *on_path);
 void step_path_fini(struct step_path *path);
 
 #endif

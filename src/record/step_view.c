@@ -186,10 +186,33 @@ static bool map_after(struct step_view *v) {
   return known;
 }
 
-static void guess_after(struct step_view *v) {
+/* Of what a node needs and the one before it on its stream, what ended last; a receive that was posted before its send
+ * began comes after that. */
+static int32_t guess_before(const struct step_view *v, int32_t i, int32_t before) {
+  int32_t need = step_view_find_need(v, i, STREAM_COMPUTE, STREAM_COUNT), match = v->match[i];
+  if (match >= 0 && v->start[match] > v->start[i]) return match;
+  return need >= 0 && (before < 0 || v->end[need] > v->end[before]) ? need : before;
+}
+
+/* The norms of all ranks come after the last pass or update before the last of them began. */
+static void guess_norms(struct step_view *v) {
+  int32_t last = -1, before = -1;
   for (int32_t i = 0; i < v->n_nodes; i++)
-    if (v->nodes[i].stream == STREAM_COMPUTE)
-      v->own->after[i] = step_view_find_need(v, i, STREAM_COMPUTE, STREAM_COUNT);
+    if (v->nodes[i].kind == NODE_N && (last < 0 || v->start[i] > v->start[last])) last = i;
+  const int32_t *offset = last < 0 ? NULL : &v->stream_offset[v->nodes[last].rank * STREAM_COUNT + STREAM_COMPUTE];
+  for (int32_t k = last < 0 ? 0 : offset[0]; last >= 0 && k < offset[1]; k++)
+    if (v->end[v->stream_nodes[k]] <= v->start[last]) before = v->stream_nodes[k];
+  for (int32_t i = 0; i < v->n_nodes; i++)
+    if (v->nodes[i].kind == NODE_N) v->own->after[i] = before;
+}
+
+static void guess_after(struct step_view *v) {
+  for (int32_t s = 0; s < v->n_ranks * STREAM_COUNT; s++)
+    for (int32_t k = v->stream_offset[s]; k < v->stream_offset[s + 1]; k++) {
+      int32_t i = v->stream_nodes[k], before = k > v->stream_offset[s] ? v->stream_nodes[k - 1] : -1;
+      v->own->after[i] = guess_before(v, i, before);
+    }
+  guess_norms(v);
 }
 
 /* ---- what rows need ---- */

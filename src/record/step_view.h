@@ -34,7 +34,8 @@ void step_view_init_graph(struct step_view *view, const struct dag *dag, int32_t
 /* Rows of one step; those of each rank and stream in their order. seconds: how long the step is at least. Rows do not
  * tell edges: what a row needs is what its kind says (node_kind.h), of its rank, stage and micro-batch, unless that
  * ended after it began. recompute_early: R needs no gradient (struct plan). Where no row knows what it came after (a
- * file of before the column), a compute node comes after what it needs: waits for memory are not seen then. */
+ * file of before the column), that is what ended last of what it needs and its stream: waits for memory are not seen
+ * then. */
 void step_view_init_rows(struct step_view *view, const struct node_row *rows, int64_t n_rows, double seconds,
                          bool recompute_early);
 void step_view_fini(struct step_view *view);

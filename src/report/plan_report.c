@@ -60,9 +60,7 @@ struct node_row plan_report_make_row(const struct plan_report *r, int32_t v) {
 }
 
 struct step_path plan_report_find_path(const struct plan_report *r) {
-  struct node_row *rows = MEM_NEW(struct node_row, r->dag->n_nodes);
-  for (int32_t v = 0; v < r->dag->n_nodes; v++) rows[v] = plan_report_make_row(r, v);
-  struct step_path path = step_path_find(rows, r->dag->n_nodes, NULL);
-  mem_free(rows);
-  return path;
+  struct step_view view;
+  step_view_init_graph(&view, r->dag, r->plan->n_stages, r->sim->start, r->sim->end, r->sim->binder);
+  return step_path_find(&view, NULL);
 }

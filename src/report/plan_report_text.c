@@ -222,7 +222,7 @@ static void print_ranks(FILE *out, const struct plan_report *r) {
 
 /* "F 0 .. B 3": the first and the last node of a run. */
 static void print_run(FILE *out, const struct dag *dag, const struct step_path_run *run) {
-  const int64_t ends[2] = {run->first, run->last};
+  const int32_t ends[2] = {run->first, run->last};
   fprintf(out, "%10.6g  %10.6g  %5d  ", run->from * 1e3, run->until * 1e3, (int)dag->nodes[run->first].rank);
   for (int k = 0; k < (run->n_nodes > 1 ? 2 : 1); k++) {
     char text[80];

@@ -35,7 +35,7 @@ static int keep_rows(struct timeline *t, int64_t n_rows) {
   return STATUS_OK;
 }
 
-/* Step, parts of each rank, memory. */
+/* Step, critical path, parts of each rank, memory. */
 static void measure(struct timeline *t, double seconds, const struct timeline_memory *memory) {
   struct step_view view;
   struct report sums = {.n_ranks = t->n_ranks};
@@ -44,6 +44,9 @@ static void measure(struct timeline *t, double seconds, const struct timeline_me
   step_view_init_rows(&view, t->rows, t->n_rows, seconds, false);
   report_step_add(&view, &sums);
   mem_free(sums.stages);
+  t->on_path = MEM_NEW(bool, t->n_rows);
+  struct step_path path = step_path_find(&view, t->on_path);
+  step_path_fini(&path);
   t->begin_s = view.begin;
   t->end_s = view.until;
   step_view_fini(&view);
@@ -155,19 +158,12 @@ void timeline_fill_columns(const struct timeline *t, int32_t rank, struct column
   }
 }
 
-static void mark_path(struct timeline *t) {
-  t->on_path = MEM_NEW(bool, t->n_rows);
-  struct step_path path = step_path_find(t->rows, t->n_rows, t->on_path);
-  step_path_fini(&path);
-}
-
 int timeline_init(struct timeline *t, const char *title, int64_t step, double seconds, struct node_row *rows,
                   int64_t n_rows, const struct timeline_memory *memory) {
   *t = (struct timeline){.title = title, .step = step, .rows = rows};
   int status = keep_rows(t, n_rows);
   if (!status && t->n_rows > 0) {
     measure(t, seconds, memory);
-    mark_path(t);
     draw(t);
   }
   if (status) timeline_fini(t);
