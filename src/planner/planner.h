@@ -18,7 +18,8 @@ struct plan_request {
   const struct params *params; /* NULL: only for planners that read nothing of it (not obscura) */
   const struct cost *cost;     /* for as many ranks; NULL: nothing is known of times */
   int32_t n_ranks, n_stages;   /* n_stages: the pipeline's depth in ranks */
-  int32_t n_chunks; /* stages that a rank holds; 0: as many as the planner likes best, 1 where it has no mind */
+  int32_t n_chunks;       /* stages that a rank holds; 0: as many as the planner likes best, 1 where it has no mind */
+  const int32_t *rank_of; /* [n_stages x n_chunks] where each stage stands; NULL: they go round over the ranks */
   struct params_partition partition; /* how the layers are cut: the deck's, but where a planner tries another */
   int32_t n_micro;
   const struct micro_shape *micro;        /* the worst micro-batches the deck allows */
@@ -75,8 +76,8 @@ int partition_make(const struct plan_request *request, struct plan_stage *stages
  * Stages a rank holds, at least 1, and stages of the whole plan. */
 int32_t planner_count_chunks(const struct plan_request *request);
 int32_t planner_count_stages(const struct plan_request *request);
-/* A plan with the request's stages, limits, micro-batches and clip; stage q on rank q mod n_ranks, no orders yet: room
- * for n_actions, all order_offset 0 but the last. STATUS_MISTAKE when the depth is not the number of ranks, or the
+/* A plan with the request's stages, their ranks, limits, micro-batches and clip; no orders yet: room for n_actions, all
+ * order_offset 0 but the last. STATUS_MISTAKE when the depth is not the number of ranks, or the
  * layers cannot be cut. Owned by the caller. */
 int planner_start(const struct plan_request *request, const char *name, int64_t n_actions, struct plan **plan);
 /* Name, clip, micro-batches and limits of the request: what is not the planner's choice. */
@@ -84,8 +85,11 @@ void planner_fill(const struct plan_request *request, const char *name, struct p
 /* Cuts `rows` rows of `length` tokens into micro-batches of `micro_batch` rows: the worst that a deck allows, all
  * labels there. Returns how many; *micro is owned by the caller. */
 int32_t planner_make_worst(int64_t rows, int64_t micro_batch, int64_t length, struct micro_shape **micro);
-/* Where planners put a stage: stages go round over the ranks. (zb-v alone goes back the same way.) */
+/* The rank on which a stage stands, whose limits, costs and order are the stage's (request->rank_of). zb-v and file put
+ * the stages where they want them into a request of their own. */
 int32_t planner_get_rank(const struct plan_request *request, int32_t stage);
+/* The first stage that stands on a rank. */
+int32_t planner_get_first_stage(const struct plan_request *request, int32_t rank);
 /* Bytes that a rank's device may take; INT64_MAX: no limit. */
 int64_t planner_get_limit(const struct plan_request *request, int32_t rank);
 /* Adds a line to the request's notes, unless it is there. */
@@ -103,9 +107,9 @@ int64_t order_make_ahead(int32_t stage, int32_t n_micro, int32_t warm_up, int32_
  * many. */
 int64_t order_make_split(int32_t stage, int32_t n_micro, int32_t warm_up, int32_t delay, struct plan_action *out);
 
-/* planner_linear.c: what planners with one stage a rank share: stage s on rank s, the partition as asked, each stage's
- * order made by order_make_interleaved from its warm-up count, or by order_make_split where get_delay is not NULL.
- * Declines when the stages are not as many as the ranks, or several a rank. */
+/* planner_linear.c: what planners with one stage a rank share: the partition as asked, each stage's order made by
+ * order_make_interleaved from its warm-up count, or by order_make_split where get_delay is not NULL. Declines when the
+ * stages are not as many as the ranks, or several a rank. */
 typedef int32_t planner_warm_up(int32_t stage, int32_t n_stages, int32_t n_micro);
 typedef int32_t planner_delay(int32_t stage);
 int planner_linear_make(const struct plan_request *request, const char *name, planner_warm_up *get_warm_up,

@@ -72,7 +72,8 @@ static void choose_tail(struct search *x, int32_t s, int32_t first) {
     struct tail tail = {.end = end};
     const struct tail *next = last ? NULL : &x->tails[(int64_t)(s + 1) * x->n_layers + end];
     /* A stage is busy with all micro-batches for as long; more layers take no less. */
-    if (stage_needs_get_seconds(x->needs, s, first, end - first) * x->n_micro > x->best) break;
+    if (stage_needs_get_seconds(x->needs, planner_get_rank(x->request, s), first, end - first) * x->n_micro > x->best)
+      break;
     if (next && next->time == INFINITY) continue;
     if (!price_stage(x, s, (struct plan_stage){first, end - first}, &tail.forward, &tail.backward, NULL)) continue;
     join_tail(x, s, next, &tail);
@@ -180,7 +181,7 @@ static int refuse(const struct search *x, const struct plan_stage *stages) {
       "planner adapipe finds no plan that fits: with all recomputed that may be, stage %d still takes %lld bytes more "
       "than rank %d has (memory.device_limit %lld): raise the limit, or lower data.micro_batch or "
       "data.sequence_length, or use more stages",
-      (int)worst, (long long)most, (int)worst, (long long)limit);
+      (int)worst, (long long)most, (int)planner_get_rank(x->request, worst), (long long)limit);
 }
 
 static void put_choice(const struct search *x, struct plan *plan) {

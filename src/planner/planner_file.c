@@ -48,6 +48,7 @@ static int make_plan(const struct plan_request *request, const struct plan_csv *
   struct plan_request whole = *request; /* cut into as many stages as the file has */
   whole.n_stages = csv->n_stages;
   whole.n_chunks = 1;
+  whole.rank_of = csv->rank_of;
   struct plan *made = plan_create(request->model->n_layers, csv->n_stages, csv->n_ranks, m, csv->offset[csv->n_ranks]);
   if (partition_make(&whole, made->stages)) {
     plan_destroy(&made);

@@ -6,7 +6,7 @@
 #include "planner/planner.h"
 
 struct sequence {
-  int32_t rank, n_ranks, n_chunks, n_micro;
+  int32_t first, n_ranks, n_chunks, n_micro; /* first: the first of the rank's stages */
 };
 
 /* The k-th forward (backward) of the rank, were there as many micro-batches as the next multiple of p. */
@@ -14,7 +14,7 @@ static struct plan_action get_pass(const struct sequence *q, enum node_kind kind
   int64_t p = q->n_ranks, group = p * q->n_chunks;
   int64_t chunk = k % group / p, micro = p * (k / group) + k % p;
   if (kind == NODE_B) chunk = q->n_chunks - 1 - chunk;
-  return (struct plan_action){.kind = kind, .stage = (int32_t)(chunk * p) + q->rank, .micro = (int32_t)micro};
+  return (struct plan_action){.kind = kind, .stage = (int32_t)(chunk * p) + q->first, .micro = (int32_t)micro};
 }
 
 /* Micro-batches that only fill up the last group are left out: a shorter last group could deadlock. */
@@ -27,7 +27,7 @@ static int64_t append(const struct sequence *q, enum node_kind kind, int64_t k, 
 
 static int64_t order_rank(const struct sequence *q, struct plan_action *out) {
   int64_t p = q->n_ranks, groups = (q->n_micro + p - 1) / p, total = groups * p * q->n_chunks;
-  int64_t warm_up = 2 * (p - q->rank - 1) + (q->n_chunks - 1) * p, n = 0;
+  int64_t warm_up = 2 * (p - q->first - 1) + (q->n_chunks - 1) * p, n = 0;
   if (warm_up > total) warm_up = total;
   for (int64_t k = 0; k < warm_up; k++) n += append(q, NODE_F, k, out + n);
   for (int64_t k = 0; k < total; k++) {
@@ -50,7 +50,7 @@ static int make(const struct plan_request *request, struct plan **plan) {
   struct plan *made = *plan;
   int64_t n = 0;
   for (int32_t r = 0; r < p; r++) {
-    struct sequence q = {.rank = r, .n_ranks = p, .n_chunks = v, .n_micro = m};
+    struct sequence q = {.first = planner_get_first_stage(request, r), .n_ranks = p, .n_chunks = v, .n_micro = m};
     made->order_offset[r] = n;
     n += order_rank(&q, made->order + n);
   }

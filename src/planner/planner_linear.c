@@ -1,4 +1,4 @@
-/* What planners with one stage a rank have in common: stage s on rank s, each order from its warm-up count. */
+/* What planners with one stage a rank have in common: each order is made from its stage's warm-up count. */
 #include "base/error.h"
 #include "planner/planner.h"
 
@@ -20,9 +20,9 @@ int planner_linear_make(const struct plan_request *request, const char *name, pl
   if (status) return status;
   struct plan *made = *plan;
   int64_t n = 0;
-  for (int32_t s = 0; s < p; s++) {
-    int32_t warm_up = get_warm_up(s, p, m);
-    made->order_offset[s] = n;
+  for (int32_t r = 0; r < p; r++) {
+    int32_t s = planner_get_first_stage(request, r), warm_up = get_warm_up(s, p, m);
+    made->order_offset[r] = n;
     n += get_delay ? order_make_split(s, m, warm_up, get_delay(s), made->order + n)
                    : order_make_interleaved(s, m, warm_up, made->order + n);
   }

@@ -37,7 +37,15 @@ void planner_fill(const struct plan_request *request, const char *name, struct p
   }
 }
 
-int32_t planner_get_rank(const struct plan_request *request, int32_t stage) { return stage % request->n_ranks; }
+int32_t planner_get_rank(const struct plan_request *request, int32_t stage) {
+  return request->rank_of ? request->rank_of[stage] : stage % request->n_ranks;
+}
+
+int32_t planner_get_first_stage(const struct plan_request *request, int32_t rank) {
+  int32_t stage = request->rank_of ? 0 : rank;
+  while (planner_get_rank(request, stage) != rank) stage++;
+  return stage;
+}
 
 int64_t planner_get_limit(const struct plan_request *request, int32_t rank) {
   return request->device_limit ? request->device_limit[rank] : INT64_MAX;

@@ -31,16 +31,17 @@ static void add_backward(struct regular *x, int chunk) {
   x->out[x->n++] = (struct plan_action){NODE_W, x->stages[chunk], x->backward[chunk]++};
 }
 
-/* As many forwards of the first chunk as fit until the first micro-batch is back; then both chunks' in turn; then
- * backwards of the second until the first chunk's can start; from there both chunks in turn, forward and backward. */
-static int64_t lead_rank(int32_t rank, int32_t p, int32_t m, struct plan_action *out) {
-  struct regular x = {.stages = {rank, 2 * p - 1 - rank}, .n_micro = m, .out = out};
-  for (int32_t k = 0; k < 2 * (p - rank) - 1; k++) add_forward(&x, 0);
-  for (int32_t k = 0; k < rank; k++) {
+/* `first`: the first of the rank's stages. As many forwards of the first chunk as fit until the first micro-batch is
+ * back; then both chunks' in turn; then backwards of the second until the first chunk's can start; from there both
+ * chunks in turn, forward and backward. */
+static int64_t lead_rank(int32_t first, int32_t p, int32_t m, struct plan_action *out) {
+  struct regular x = {.stages = {first, 2 * p - 1 - first}, .n_micro = m, .out = out};
+  for (int32_t k = 0; k < 2 * (p - first) - 1; k++) add_forward(&x, 0);
+  for (int32_t k = 0; k < first; k++) {
     add_forward(&x, 1);
     add_forward(&x, 0);
   }
-  for (int32_t k = 0; k < p - rank; k++) {
+  for (int32_t k = 0; k < p - first; k++) {
     add_forward(&x, 1);
     add_backward(&x, 1);
   }
@@ -68,12 +69,13 @@ static int try_rule(const struct order_greedy *rule, struct plan *plan, int64_t 
   return status;
 }
 
-static int order_ranks(struct plan *plan) {
+static int order_ranks(const struct plan_request *request, struct plan *plan) {
   int32_t p = plan->n_ranks, m = plan->n_micro;
   int64_t least = 6 * (int64_t)m + p - 1; /* the last rank's work, and the way there */
   int64_t shortest = INT64_MAX, *offset = MEM_NEW(int64_t, p + 1);
   struct plan_action *lead = MEM_NEW(struct plan_action, 6 * (int64_t)p * m);
-  for (int32_t r = 0; r < p; r++) offset[r + 1] = offset[r] + lead_rank(r, p, m, lead + offset[r]);
+  for (int32_t r = 0; r < p; r++)
+    offset[r + 1] = offset[r] + lead_rank(planner_get_first_stage(request, r), p, m, lead + offset[r]);
   struct order_greedy rule = {.n_stages = 2 * p,
                               .n_ranks = p,
                               .n_micro = m,
@@ -101,11 +103,14 @@ static int make(const struct plan_request *request, struct plan **plan) {
         "planner zb-v needs pipeline.chunks: 2, it is %d: every rank holds one stage on the way down and "
         "one on the way up; set pipeline.chunks to 2, or pipeline.planner to %s",
         (int)v, v == 1 ? "zb-h1" : "interleaved");
-  int status = planner_start(request, "zb-v", 6 * (int64_t)p * request->n_micro, plan);
-  if (status) return status;
-  for (int32_t s = p; s < 2 * p; s++) (*plan)->replica_rank[s] = 2 * p - 1 - s;
-  status = order_ranks(*plan);
+  int32_t *rank_of = MEM_NEW(int32_t, 2 * (int64_t)p);
+  for (int32_t s = 0; s < 2 * p; s++) rank_of[s] = planner_get_rank(request, s < p ? s : 2 * p - 1 - s);
+  struct plan_request folded = *request;
+  folded.rank_of = rank_of;
+  int status = planner_start(&folded, "zb-v", 6 * (int64_t)p * request->n_micro, plan);
+  if (!status) status = order_ranks(&folded, *plan);
   if (status) plan_destroy(plan);
+  mem_free(rank_of);
   return status;
 }
 

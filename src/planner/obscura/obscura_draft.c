@@ -192,8 +192,9 @@ int64_t obscura_draft_get_peak(const struct obscura *x, const struct obscura_dra
 
 static void put_orders(const struct obscura *x, const struct obscura_draft *d, struct plan *plan) {
   int64_t n = 0;
-  for (int32_t s = 0; s < x->n_stages; s++) {
-    plan->order_offset[s] = n;
+  for (int32_t r = 0; r < plan->n_ranks; r++) {
+    int32_t s = planner_get_first_stage(x->request, r);
+    plan->order_offset[r] = n;
     n += order_make_ahead(s, x->n_micro, d->warm_up[s], d->steady[s], plan->order + n);
   }
 }
@@ -252,7 +253,7 @@ static bool learn(const struct obscura *x, struct obscura_draft *d, const int64_
 void obscura_draft_measure(const struct obscura *x, struct obscura_draft *d, int64_t *peaks) {
   struct plan *plan;
   d->seconds = INFINITY;
-  for (int32_t s = 0; s < x->n_stages; s++) peaks[s] = INT64_MAX;
+  for (int32_t r = 0; r < x->request->n_ranks; r++) peaks[r] = INT64_MAX;
   if (obscura_draft_build(x, d, &plan)) {
     error_clear();
     return;
@@ -266,7 +267,7 @@ bool obscura_draft_evaluate(const struct obscura *x, struct obscura_draft *d) {
     d->seconds = fits(x, d) ? obscura_draft_time(x, d) : INFINITY;
     return false;
   }
-  int64_t *peaks = MEM_NEW(int64_t, x->n_stages);
+  int64_t *peaks = MEM_NEW(int64_t, x->request->n_ranks);
   obscura_draft_measure(x, d, peaks);
   bool more = isinf(d->seconds) && learn(x, d, peaks);
   mem_free(peaks);

@@ -9,10 +9,11 @@ static int64_t get_room(const struct obscura *x, const struct obscura_draft *d, 
   return (limit < INT64_MAX / 2 ? limit : INT64_MAX / 2) - obscura_draft_get_peak(x, d, s);
 }
 
+/* The stage, other than s, that leaves most. */
 static int32_t find_roomiest(const struct obscura *x, const int64_t *room, int32_t s) {
   int32_t best = s == 0 ? 1 : 0;
-  for (int32_t r = 0; r < x->n_stages; r++)
-    if (r != s && room[r] > room[best]) best = r;
+  for (int32_t other = 0; other < x->n_stages; other++)
+    if (other != s && room[other] > room[best]) best = other;
   return best;
 }
 

@@ -194,7 +194,7 @@ static void halve(const struct obscura *x, const int32_t *tried, const int64_t *
 static void count_needed(const struct obscura *x, const struct obscura_draft *draft, int32_t *high) {
   struct obscura_draft *d = obscura_draft_dup(x, draft);
   int32_t *low = MEM_NEW(int32_t, x->n_stages);
-  int64_t *peaks = MEM_NEW(int64_t, x->n_stages);
+  int64_t *peaks = MEM_NEW(int64_t, x->request->n_ranks);
   for (int32_t s = 0; s < x->n_stages; s++) low[s] = d->recompute[s] > 0 ? -1 : high[s] - 1;
   for (int32_t left = x->n_micro + 1; left > 1; left -= left / 2) {
     for (int32_t s = 0; s < x->n_stages; s++) d->n_recompute[s] = high[s] - (high[s] - low[s]) / 2;

@@ -19,8 +19,9 @@
 
 /* The first stage whose rank is like this one's. */
 static int32_t find_alike(const struct plan_request *request, int32_t stage) {
-  int32_t first = 0;
-  while (first < stage && request->cost && !cost_ranks_alike(request->cost, first, stage)) first++;
+  int32_t first = 0, rank = planner_get_rank(request, stage);
+  while (first < stage && request->cost && !cost_ranks_alike(request->cost, planner_get_rank(request, first), rank))
+    first++;
   return first;
 }
 
