@@ -74,7 +74,7 @@ static void cut_block(struct walk *w, struct step_gap *gap) {
   double gone = clamp(v->end[block], ready, start);
   idle[IDLE_OFFLOAD] += gone - ready;
   idle[IDLE_OTHER] += start - gone;
-  if (dag_is_receive(&v->nodes[block]) && v->match[block] >= 0) way = v->match[block];
+  if (v->match[block] >= 0 && dag_is_receive(&v->nodes[block])) way = v->match[block];
   double exposed = v->end[block] - clamp(v->start[way], gap->from, v->end[block]);
   w->rank->block_exposed += exposed;
   if (v->nodes[block].stage >= 0) w->stages[v->nodes[block].stage].exposed += exposed;
