@@ -282,7 +282,7 @@ static int run_bench_all(struct bench *b) {
   status = training_start_all(&b->training, &config);
   if (status) return status;
   struct device *device = b->training.trainer->device;
-  b->timer = ops_timer_create(device);
+  b->timer = ops_timer_create(device, b->training.model);
   if (b->rate) rate_set_pool(b->rate, device->ops->get_pool(device));
   if (comm_get_rank(b->comm) == 0) print_head(b, &config);
   measure_all(b);

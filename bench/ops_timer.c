@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "kernels.h"
+#include "model/op_work.h"
 #include "rate.h"
 
 #include <stdio.h>
@@ -25,6 +26,7 @@ struct ops_timer {
   struct device_ops ops; /* first: a device's table leads back to its timer */
   const struct device_ops *original;
   struct device *device;
+  const struct model *model;
   int n_rows;
   struct row rows[MAX_ROWS];
 };
@@ -58,37 +60,6 @@ static void note(struct row *row, struct instant start, double flops, int64_t by
   row->bytes += bytes;
 }
 
-/* ---- what an op does: model FLOPs, and floats moved by those that memory limits ---- */
-
-static double count_flops(enum pass pass, const struct op_call *c) {
-  double tokens = (double)micro_shape_count_positions(c->batch->shape), pairs = 0;
-  const struct model_config *m = c->config;
-  switch (c->op->kind) {
-  case OP_MATMUL:
-    return 2 * tokens * (double)c->layer->acts[c->op->in].width * (double)c->layer->acts[c->op->out].width;
-  case OP_HEAD: return pass == PASS_FORWARD ? 6 * tokens * (double)m->hidden * (double)m->vocab_size : 0;
-  case OP_ATTENTION:
-    for (int32_t r = 0; r < c->batch->shape.rows; r++)
-      pairs += 0.5 * c->batch->lengths[r] * (c->batch->lengths[r] + 1.0);
-    return (pass == PASS_FORWARD ? 4 : pass == PASS_INPUT ? 8 : 0) * pairs * (double)(m->head_dim * m->n_heads);
-  default: return 0;
-  }
-}
-
-static int64_t count_floats(enum pass pass, const struct op_call *c) {
-  const struct op *op = c->op;
-  int64_t tokens = micro_shape_count_positions(c->batch->shape);
-  int64_t in = op->in < 0 ? 0 : c->layer->acts[op->in].width, out = c->layer->acts[op->out].width;
-  switch (op->kind) {
-  case OP_EMBED: return tokens * out * (pass == PASS_FORWARD ? 3 : pass == PASS_WEIGHT ? 5 : 0);
-  case OP_NORM: return tokens * in * (pass == PASS_INPUT ? 3 + (op->residual >= 0) : 2);
-  case OP_ROPE:
-    return pass == PASS_WEIGHT ? 0 : 2 * tokens * (c->config->n_heads + c->config->n_kv_heads) * c->config->head_dim;
-  case OP_ACTIVATION: return tokens * (pass == PASS_FORWARD ? in + out : pass == PASS_INPUT ? 2 * in + out : 0);
-  default: return 0;
-  }
-}
-
 /* ---- the table that measures ---- */
 
 static void run_timed(struct device *device, enum pass pass, const struct op_call *call) {
@@ -97,7 +68,10 @@ static void run_timed(struct device *device, enum pass pass, const struct op_cal
   struct instant start = get_instant();
   timer->original->run(device, pass, call);
   struct row *row = find_row(timer, layer_kind_get_name(call->layer->kind), call->op->name, passes[pass]);
-  note(row, start, count_flops(pass, call), count_floats(pass, call) * (int64_t)sizeof(float));
+  struct op_work work[PASS_COUNT];
+  op_work_count(timer->model, call->layer, call->op, call->batch->shape, work);
+  bool multiplies = op_kind_get_bound(call->op->kind) != BOUND_MEMORY;
+  note(row, start, multiplies ? work[pass].flops : 0, multiplies ? 0 : (int64_t)work[pass].bytes);
 }
 
 static const char norm_group[] = "norm", update_group[] = "update";
@@ -133,9 +107,10 @@ static void adamw_timed(struct device *device, const struct adamw *p, int64_t n,
   note_vector(timer_of(device), update_group, "adamw", start, 8 * n);
 }
 
-struct ops_timer *ops_timer_create(struct device *device) {
+struct ops_timer *ops_timer_create(struct device *device, const struct model *model) {
   struct ops_timer *timer = MEM_NEW(struct ops_timer, 1);
   timer->device = device;
+  timer->model = model;
   timer->original = device->ops;
   timer->ops = *device->ops;
   timer->ops.run = run_timed;

@@ -80,9 +80,9 @@ static int create(struct cost *cost, const struct params *params, const struct c
 
 static void destroy(struct cost *cost) { mem_free(cost->data); }
 
-static double get_seconds(const struct analytic *a, enum op_kind kind, const struct op_work *work) {
+static double get_seconds(const struct analytic *a, enum op_bound bound, const struct op_work *work) {
   if (work->flops == 0 && work->bytes == 0) return 0;
-  double most = kind == OP_ATTENTION ? ATTENTION_FLOPS : MOST_FLOPS;
+  double most = bound == BOUND_ATTENTION ? ATTENTION_FLOPS : MOST_FLOPS;
   /* most x n / (n + half) of the peak for n operations: the half is a time of its own. */
   double compute = work->flops > 0 ? (work->flops + a->preset->half_flops) / (most * a->flops) : 0;
   double memory = work->bytes / (MOST_BYTES * a->bytes);
@@ -95,7 +95,7 @@ static double get_op(const struct cost *cost, int32_t rank, int32_t layer, int o
   struct op_work work[PASS_COUNT];
   (void)rank;
   op_work_count(cost->model, l, &l->ops[op], shape, work);
-  return get_seconds(cost->data, l->ops[op].kind, &work[pass]);
+  return get_seconds(cost->data, op_kind_get_bound(l->ops[op].kind), &work[pass]);
 }
 
 static double get_recompute(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded,
@@ -109,18 +109,18 @@ static double get_recompute(const struct cost *cost, int32_t rank, int32_t layer
 
 static double get_update(const struct cost *cost, int64_t n_floats) {
   struct op_work work = op_work_count_update(n_floats);
-  return get_seconds(cost->data, OP_NORM, &work);
+  return get_seconds(cost->data, BOUND_MEMORY, &work);
 }
 
 static double get_norm(const struct cost *cost, int64_t n_floats) {
   struct op_work work = {2 * (double)n_floats, sizeof(float) * (double)n_floats};
-  return get_seconds(cost->data, OP_NORM, &work);
+  return get_seconds(cost->data, BOUND_MEMORY, &work);
 }
 
 /* One sum is added to the other and cleared. */
 static double get_tied_sum(const struct cost *cost, int64_t n_floats) {
   struct op_work work = {(double)n_floats, 4 * sizeof(float) * (double)n_floats};
-  return get_seconds(cost->data, OP_NORM, &work);
+  return get_seconds(cost->data, BOUND_MEMORY, &work);
 }
 
 const struct cost_source cost_preset = {.create = create,

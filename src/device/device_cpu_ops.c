@@ -132,17 +132,23 @@ static void head_forward(struct pool *pool, const struct op_call *c) {
                                          with_grad ? c->weight_grad[op->weight] : NULL, c->scratch, NULL);
 }
 
-static op_function *const functions[OP_KIND_COUNT][PASS_COUNT] = {
-    [OP_EMBED] = {embed_forward, NULL, embed_weight},
-    [OP_NORM] = {norm_forward, norm_input, norm_weight},
-    [OP_MATMUL] = {product_forward, product_input, product_weight},
-    [OP_ROPE] = {rope_forward, rope_input, NULL},
-    [OP_ATTENTION] = {attention_forward, attention_input, NULL},
-    [OP_ACTIVATION] = {activation_forward, activation_input, NULL},
-    [OP_HEAD] = {head_forward, NULL, NULL},
+/* A row a kind of op: its functions by pass, NULL where a pass has nothing to do. */
+struct op_row {
+  op_function *run[PASS_COUNT];
 };
 
+static const struct op_row op_embed = {{embed_forward, NULL, embed_weight}};
+static const struct op_row op_norm = {{norm_forward, norm_input, norm_weight}};
+static const struct op_row op_matmul = {{product_forward, product_input, product_weight}};
+static const struct op_row op_rope = {{rope_forward, rope_input, NULL}};
+static const struct op_row op_attention = {{attention_forward, attention_input, NULL}};
+static const struct op_row op_activation = {{activation_forward, activation_input, NULL}};
+static const struct op_row op_head = {{head_forward, NULL, NULL}};
+
 void device_cpu_run_op(struct pool *pool, enum pass pass, const struct op_call *call) {
-  op_function *run = functions[call->op->kind][pass];
+#define X(id, word, ...) [id] = &op_##word,
+  static const struct op_row *const rows[OP_KIND_COUNT] = {OP_KINDS(X)};
+#undef X
+  op_function *run = rows[call->op->kind]->run[pass];
   if (run) run(pool, call);
 }

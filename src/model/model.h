@@ -19,22 +19,27 @@ struct params;
   X(LAYER_MLP, "mlp")                                                                                                  \
   X(LAYER_HEAD, "head")
 
-/* Kinds of ops, each with its kernels on every device: enum, name. */
-#define OP_KINDS(X)                                                                                                    \
-  X(OP_EMBED, "embed")           /* token (+ position) lookup */                                                       \
-  X(OP_NORM, "norm")             /* layer norm or RMS norm */                                                          \
-  X(OP_MATMUL, "matmul")         /* product with a weight, + bias, + residual */                                       \
-  X(OP_ROPE, "rope")             /* rotary positions, in place */                                                      \
-  X(OP_ATTENTION, "attention")   /* core attention over packed queries, keys, values */                                \
-  X(OP_ACTIVATION, "activation") /* nonlinearity, with the product by the other half when gated */                     \
-  X(OP_HEAD, "head")             /* vocabulary projection + cross entropy; makes its gradients in the forward */
+/* What limits the speed of an op: memory, or the arithmetic of products or of attention. */
+enum op_bound { BOUND_MEMORY, BOUND_PRODUCTS, BOUND_ATTENTION };
 
-#define X(id, name) id,
+/* Kinds of ops: X(enum, word, bound). The word is the kind's name in files. A kind for which the function count_<word>
+ * of op_work.c or the row op_<word> of a device is missing does not compile (doc/dev/add-an-op.md). */
+#define OP_KINDS(X)                                                                                                    \
+  X(OP_EMBED, embed, BOUND_MEMORY)            /* token (+ position) lookup */                                          \
+  X(OP_NORM, norm, BOUND_MEMORY)              /* layer norm or RMS norm */                                             \
+  X(OP_MATMUL, matmul, BOUND_PRODUCTS)        /* product with a weight, + bias, + residual */                          \
+  X(OP_ROPE, rope, BOUND_MEMORY)              /* rotary positions, in place */                                         \
+  X(OP_ATTENTION, attention, BOUND_ATTENTION) /* core attention over packed queries, keys, values */                   \
+  X(OP_ACTIVATION, activation, BOUND_MEMORY)  /* nonlinearity, with the product by the other half when gated */        \
+  X(OP_HEAD, head, BOUND_PRODUCTS)            /* vocabulary projection + cross entropy; its forward makes gradients */
+
+#define X(id, ...) id,
 enum layer_kind { LAYER_KINDS(X) LAYER_KIND_COUNT };
 enum op_kind { OP_KINDS(X) OP_KIND_COUNT };
 #undef X
 
 const char *layer_kind_get_name(enum layer_kind kind);
+enum op_bound op_kind_get_bound(enum op_kind kind);
 
 /* How long an activation lives. */
 enum act_life {

@@ -64,10 +64,9 @@ static void count_head(const struct widths *s, struct op_work *work) {
 
 void op_work_count(const struct model *model, const struct layer *layer, const struct op *op, struct micro_shape shape,
                    struct op_work work[PASS_COUNT]) {
-  static void (*const counters[OP_KIND_COUNT])(const struct widths *, struct op_work *) = {
-      [OP_EMBED] = count_embed, [OP_NORM] = count_norm,           [OP_MATMUL] = count_matmul,
-      [OP_ROPE] = count_rope,   [OP_ATTENTION] = count_attention, [OP_ACTIVATION] = count_activation,
-      [OP_HEAD] = count_head};
+#define X(id, word, ...) [id] = count_##word,
+  static void (*const counters[OP_KIND_COUNT])(const struct widths *, struct op_work *) = {OP_KINDS(X)};
+#undef X
   struct widths widths = {.config = &model->config,
                           .word = model->half ? 2 : FLOAT,
                           .op = op,
@@ -82,4 +81,11 @@ void op_work_count(const struct model *model, const struct layer *layer, const s
 struct op_work op_work_count_update(int64_t n) {
   /* Weight, gradient and two moments, each read and written. */
   return (struct op_work){16 * (double)n, FLOAT * 8 * (double)n};
+}
+
+enum op_bound op_kind_get_bound(enum op_kind kind) {
+#define X(id, word, bound) [id] = bound,
+  static const enum op_bound bounds[OP_KIND_COUNT] = {OP_KINDS(X)};
+#undef X
+  return bounds[kind];
 }

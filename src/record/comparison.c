@@ -13,6 +13,8 @@
 #define X(id, name, ...) name,
 static const char *const node_names[] = {NODE_KINDS(X) NULL};
 static const char *const layer_names[] = {LAYER_KINDS(X) NULL};
+#undef X
+#define X(id, word, ...) #word,
 static const char *const op_names[] = {OP_KINDS(X) NULL};
 #undef X
 static const char *const pass_names[] = {PASS_REPORT_NAMES, NULL};

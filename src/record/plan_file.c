@@ -29,6 +29,8 @@ struct plan_file_edge {
 
 #define X(id, name) name,
 static const char *const layer_kind_names[] = {LAYER_KINDS(X) NULL};
+#undef X
+#define X(id, word, ...) #word,
 static const char *const op_kind_names[] = {OP_KINDS(X) NULL};
 #undef X
 

@@ -25,9 +25,9 @@ static const struct layer *find_layer(const struct model *model, int kind) {
 
 /* ---- ops ---- */
 
-/* Work in a second: of products operations, of what memory limits bytes. */
+/* Work in a second: operations of what arithmetic limits, bytes of what memory limits. */
 static void print_rate(FILE *out, const struct op_work *work, const struct op *op, double seconds) {
-  bool multiplies = op->kind == OP_MATMUL || op->kind == OP_ATTENTION || op->kind == OP_HEAD;
+  bool multiplies = op_kind_get_bound(op->kind) != BOUND_MEMORY;
   double amount = multiplies ? work->flops : work->bytes;
   if (amount > 0)
     fprintf(out, " %8.1f %-7s", 1e-9 * amount / seconds, multiplies ? "GFLOP/s" : "GB/s");
