@@ -8,12 +8,18 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-static const struct cost_source *const sources[PARAMS_cost_source_COUNT] = {
-    [PARAMS_COST_SOURCE_PRESET] = &cost_preset,
-    [PARAMS_COST_SOURCE_UNIFORM] = &cost_uniform,
-    [PARAMS_COST_SOURCE_TABLE] = &cost_table,
-    [PARAMS_COST_SOURCE_PROFILE] = &cost_profile,
-};
+/* A choice of the deck without its source does not compile. */
+static const struct cost_source *find_source(enum params_cost_source choice) {
+  switch (choice) {
+  case PARAMS_COST_SOURCE_PRESET: return &cost_preset;
+  case PARAMS_COST_SOURCE_UNIFORM: return &cost_uniform;
+  case PARAMS_COST_SOURCE_TABLE: return &cost_table;
+  case PARAMS_COST_SOURCE_PROFILE: return &cost_profile;
+  case PARAMS_cost_source_COUNT: break;
+  }
+  CHECK(false, "cost.source has no choice %d", (int)choice);
+  return NULL;
+}
 
 void cost_add_note(char **notes, const char *format, ...) {
   char line[512];
@@ -104,7 +110,7 @@ int cost_create(const struct params *params, const struct model *model, int32_t 
 int cost_create_measured(const struct params *params, const struct model *model, int32_t n_ranks,
                          const struct cost_measured *measured, struct cost **cost, char **notes) {
   struct cost *made = MEM_NEW(struct cost, 1);
-  *made = (struct cost){.source = sources[params->cost.source],
+  *made = (struct cost){.source = find_source((enum params_cost_source)params->cost.source),
                         .model = model,
                         .n_ranks = n_ranks,
                         .inside = {0, INFINITY},

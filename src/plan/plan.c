@@ -16,13 +16,13 @@ const char *plan_tier_get_name(enum plan_tier tier) { return (unsigned)tier < PL
 
 /* Equal plans must be equal bytes: every member of an element is in its list of fields, and there is no padding. */
 #define FIELD_BYTES(row, member) +sizeof(((struct row *)0)->member)
-#define X(member, count, fields)                                                                                       \
+#define X(member, count, fields, since)                                                                                \
   _Static_assert(sizeof *((struct plan *)0)->member == 0 fields(FIELD_BYTES), "fields of plan." #member);
 PLAN_ARRAYS(X)
 #undef X
 
 void plan_allocate(struct plan *p) {
-#define X(member, count, fields) p->member = mem_alloc(sizeof *p->member * (size_t)(count));
+#define X(member, count, fields, since) p->member = mem_alloc(sizeof *p->member * (size_t)(count));
   PLAN_ARRAYS(X)
 #undef X
 }
@@ -92,7 +92,7 @@ struct plan *plan_dup(const struct plan *plan) {
   struct plan *p = MEM_NEW(struct plan, 1);
   *p = *plan;
   plan_allocate(p);
-#define X(member, count, fields)                                                                                       \
+#define X(member, count, fields, since)                                                                                \
   if ((count) > 0) memcpy(p->member, plan->member, sizeof *p->member *(size_t)(count));
   PLAN_ARRAYS(X)
 #undef X
@@ -109,7 +109,7 @@ struct plan *plan_dup_with_micro(const struct plan *plan, const struct micro_sha
 void plan_destroy(struct plan **plan) {
   if (!plan || !*plan) return;
   struct plan *p = *plan;
-#define X(member, count, fields) mem_free(p->member);
+#define X(member, count, fields, since) mem_free(p->member);
   PLAN_ARRAYS(X)
 #undef X
   mem_free(p);

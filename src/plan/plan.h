@@ -66,14 +66,23 @@ struct plan_action {
 /* ---- The plan's content as lists ----
  * plan_create, plan_dup, plan_destroy, plan_pack, the hash and group /plan of plan.h5 are made from these. A new array
  * is a member of struct plan and one row of PLAN_ARRAYS; what else it needs is its meaning: a rule in plan_check, and
- * who writes and reads it.
+ * who writes and reads it (doc/dev/add-an-array.md). Each row ends in the first version of plan.h5 that has it: in a
+ * plan from an older file it is 0.
  */
 
-/* Sizes of the arrays. */
-#define PLAN_SIZES(X) X(n_layers) X(n_stages) X(n_ranks) X(n_micro) X(n_replicas) X(n_actions) X(n_recompute) X(n_moves)
+/* Sizes of the arrays: X(member, since). */
+#define PLAN_SIZES(X)                                                                                                  \
+  X(n_layers, 5)                                                                                                       \
+  X(n_stages, 5)                                                                                                       \
+  X(n_ranks, 5)                                                                                                        \
+  X(n_micro, 5)                                                                                                        \
+  X(n_replicas, 5)                                                                                                     \
+  X(n_actions, 5)                                                                                                      \
+  X(n_recompute, 5)                                                                                                    \
+  X(n_moves, 5)
 
-/* Yes or no: attributes of plan.h5. */
-#define PLAN_FLAGS(X) X(clip) X(forward_only) X(recompute_early) X(free_order)
+/* Yes or no, attributes of plan.h5: X(member, since). */
+#define PLAN_FLAGS(X) X(clip, 4) X(forward_only, 4) X(recompute_early, 4) X(free_order, 4)
 
 /* Members of an array's element, as F(struct, member): numbers of 32 or 64 bits, no padding between them (plan.c proves
  * it), so that equal plans are equal bytes. Arrays of single numbers have the member of struct plan_int32 or
@@ -106,21 +115,21 @@ struct plan_int64 {
   F(plan_move, disk_start)                                                                                             \
   F(plan_move, disk_end)
 
-/* The arrays: X(member, number of elements of plan p, fields of an element). */
+/* The arrays: X(member, number of elements of plan p, fields of an element, since). */
 #define PLAN_ARRAYS(X)                                                                                                 \
-  X(stages, p->n_stages, PLAN_STAGE_FIELDS)                                                                            \
-  X(pace, p->n_stages, PLAN_PACE_FIELDS)                                                                               \
-  X(replica_offset, (int64_t)p->n_stages + 1, PLAN_INT32_FIELDS)                                                       \
-  X(replica_rank, p->n_replicas, PLAN_INT32_FIELDS)                                                                    \
-  X(micro, p->n_micro, PLAN_MICRO_FIELDS)                                                                              \
-  X(order_offset, (int64_t)p->n_ranks + 1, PLAN_INT64_FIELDS)                                                          \
-  X(order, p->n_actions, PLAN_ACTION_FIELDS)                                                                           \
-  X(recompute, p->n_recompute, PLAN_RECOMPUTE_FIELDS)                                                                  \
-  X(moves, p->n_moves, PLAN_MOVE_FIELDS)                                                                               \
-  X(moved, p->n_moves ? p->n_layers : 0, PLAN_INT32_FIELDS)                                                            \
-  X(device_limit, p->n_ranks, PLAN_INT64_FIELDS)                                                                       \
-  X(host_limit, p->n_ranks, PLAN_INT64_FIELDS)                                                                         \
-  X(disk_limit, p->n_ranks, PLAN_INT64_FIELDS)
+  X(stages, p->n_stages, PLAN_STAGE_FIELDS, 5)                                                                         \
+  X(pace, p->n_stages, PLAN_PACE_FIELDS, 5)                                                                            \
+  X(replica_offset, (int64_t)p->n_stages + 1, PLAN_INT32_FIELDS, 5)                                                    \
+  X(replica_rank, p->n_replicas, PLAN_INT32_FIELDS, 5)                                                                 \
+  X(micro, p->n_micro, PLAN_MICRO_FIELDS, 5)                                                                           \
+  X(order_offset, (int64_t)p->n_ranks + 1, PLAN_INT64_FIELDS, 5)                                                       \
+  X(order, p->n_actions, PLAN_ACTION_FIELDS, 5)                                                                        \
+  X(recompute, p->n_recompute, PLAN_RECOMPUTE_FIELDS, 5)                                                               \
+  X(moves, p->n_moves, PLAN_MOVE_FIELDS, 5)                                                                            \
+  X(moved, p->n_moves ? p->n_layers : 0, PLAN_INT32_FIELDS, 5)                                                         \
+  X(device_limit, p->n_ranks, PLAN_INT64_FIELDS, 5)                                                                    \
+  X(host_limit, p->n_ranks, PLAN_INT64_FIELDS, 5)                                                                      \
+  X(disk_limit, p->n_ranks, PLAN_INT64_FIELDS, 5)
 
 struct plan {
   char planner[32];

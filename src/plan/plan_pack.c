@@ -56,10 +56,10 @@ static void visit_heading(struct packer *p, char magic[sizeof pack_magic], int32
 
 /* All but the arrays. */
 static void visit_numbers(struct packer *packer, struct plan *p) {
-#define X(size) visit_bytes(packer, &p->size, sizeof p->size);
+#define X(size, since) visit_bytes(packer, &p->size, sizeof p->size);
   PLAN_SIZES(X)
 #undef X
-#define X(flag) visit_bool(packer, &p->flag);
+#define X(flag, since) visit_bool(packer, &p->flag);
   PLAN_FLAGS(X)
 #undef X
   visit_name(packer, p->planner, sizeof p->planner);
@@ -67,7 +67,7 @@ static void visit_numbers(struct packer *packer, struct plan *p) {
 }
 
 static void visit_arrays(struct packer *packer, struct plan *p) {
-#define X(member, count, fields) visit_bytes(packer, p->member, sizeof *p->member *(size_t)(count));
+#define X(member, count, fields, since) visit_bytes(packer, p->member, sizeof *p->member *(size_t)(count));
   PLAN_ARRAYS(X)
 #undef X
 }
@@ -90,7 +90,7 @@ void *plan_pack(const struct plan *plan, size_t *bytes) {
 }
 
 int plan_check_sizes(const struct plan *plan) {
-#define X(size)                                                                                                        \
+#define X(size, since)                                                                                                 \
   if (plan->size < 0) return error_raise(STATUS_FAILED, "%s is below zero", #size);
   PLAN_SIZES(X)
 #undef X
@@ -110,7 +110,7 @@ static int check_room(const struct packer *packer, const struct plan *p) {
   int status = plan_check_sizes(p);
   if (status) return status;
   size_t left = packer->size - packer->at;
-#define X(member, count, fields)                                                                                       \
+#define X(member, count, fields, since)                                                                                \
   if ((size_t)(count) > left / sizeof *p->member)                                                                      \
     return error_raise(STATUS_FAILED, "cut short at %zu bytes", packer->size);                                         \
   left -= (size_t)(count) * sizeof *p->member;

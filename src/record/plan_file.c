@@ -19,7 +19,8 @@
 #include "store/rows.h"
 
 #define PLAN_FORMAT "penstock-plan"
-enum { PLAN_VERSION = 5, PLAN_OLDEST_VERSION = 4 };
+/* Before PLAN_GROUP_VERSION there was no group /plan. */
+enum { PLAN_VERSION = 5, PLAN_OLDEST_VERSION = 4, PLAN_GROUP_VERSION = 5 };
 
 /* ---- tables that are this file's own ---- */
 
@@ -223,7 +224,7 @@ static int write_attributes(struct h5_file *file, const struct plan_file_content
   if (!status) status = h5_write_text(file, "/", "planner", plan->planner);
   if (!status) status = h5_write_int(file, "/", "hash", (int64_t)plan->hash);
   if (!status) status = h5_write_int(file, "/", "n_ranks", plan->n_ranks);
-#define X(name)                                                                                                        \
+#define X(name, since)                                                                                                 \
   if (!status) status = h5_write_int(file, "/", #name, plan->name);
   PLAN_FLAGS(X)
 #undef X
@@ -304,8 +305,8 @@ static int read_attributes(struct h5_file *h5, const char *path, struct plan_fil
   if (!status) status = h5_read_text(h5, "/", "model", &file->model_json);
   if (!status) status = h5_read_int(h5, "/", "hash", &hash);
   if (!status) status = h5_read_int(h5, "/", "n_ranks", &n_ranks);
-#define X(name)                                                                                                        \
-  if (!status) status = read_flag(h5, #name, &file->name);
+#define X(name, since)                                                                                                 \
+  if (!status && file->version >= since) status = read_flag(h5, #name, &file->name);
   PLAN_FLAGS(X)
 #undef X
   if (!status) status = h5_read_double(h5, "/", "predicted_step_s", &file->predicted_step_s);
@@ -357,9 +358,9 @@ static int refuse(const char *path, const char *what) {
 static int read_plan(const char *path, const struct plan_file *file, struct plan **plan) {
   struct h5_file *h5;
   *plan = NULL;
-  if (file->version < PLAN_VERSION) return plan_file_make_from_tables(path, file, plan);
+  if (file->version < PLAN_GROUP_VERSION) return plan_file_make_from_tables(path, file, plan);
   int status = h5_open(path, false, &h5);
-  if (!status) status = plan_file_read_plan(h5, plan);
+  if (!status) status = plan_file_read_plan(h5, file->version, plan);
   h5_close(&h5);
   return status ? refuse(path, error_text()) : STATUS_OK;
 }
@@ -370,7 +371,7 @@ int plan_file_load(const char *path, const struct plan_file *file, struct plan *
   int status = read_plan(path, file, &made);
   if (status) return status;
   snprintf(made->planner, sizeof made->planner, "%s", file->planner);
-#define X(name) made->name = file->name;
+#define X(name, since) made->name = file->name;
   PLAN_FLAGS(X)
 #undef X
   status = plan_check(made);

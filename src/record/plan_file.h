@@ -91,7 +91,7 @@ struct plan_file {
   int32_t version;
   uint64_t hash;
   int32_t n_ranks;
-#define X(name) bool name;
+#define X(name, since) bool name;
   PLAN_FLAGS(X)
 #undef X
   double predicted_step_s; /* NaN: not predicted */
