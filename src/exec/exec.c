@@ -251,10 +251,15 @@ static void update_layer(struct exec *x, const struct dag_node *node) {
 
 static void compute(struct exec *x, int32_t id) {
   const struct dag_node *node = &x->step->dag->nodes[id];
-  if (node->kind == NODE_U)
-    update_layer(x, node);
-  else
-    compute_stage(x, node);
+  switch ((enum node_kind)node->kind) {
+  case NODE_F:
+  case NODE_R:
+  case NODE_B:
+  case NODE_I:
+  case NODE_W: compute_stage(x, node); return;
+  case NODE_U: update_layer(x, node); return;
+  default: CHECK(false, "node kind %d computes nothing", node->kind);
+  }
 }
 
 static void run_compute(struct exec *x, int32_t id) {

@@ -25,7 +25,7 @@ static void measure_node(const struct dag *dag, int32_t v, struct progress *p, s
   const struct dag_node *n = &dag->nodes[v];
   if (r->start[v] > p->at) {
     r->exposed_seconds += get_exposed(dag, r, v, p->at);
-    struct sim_stage *stage = n->kind == NODE_U ? NULL : &r->stages[n->stage];
+    struct sim_stage *stage = n->micro < 0 ? NULL : &r->stages[n->stage];
     if (stage && p->in_backward)
       stage->backward_bubble += r->start[v] - p->at;
     else if (stage)
