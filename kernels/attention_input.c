@@ -130,8 +130,8 @@ static void meet_queries(const struct input *p, const struct key_block *k, const
   give_queries(d_q, width, q, p->ld, dim, k->first == 0);
 }
 
-/* What the next block of queries will read and write: theirs, and the keys and values of the same tokens. These lines
- * are far apart, and no hardware foresees them. */
+/* Returns the lines that the next block of queries will read and write: its own, and the keys and values of the same
+ * tokens. These lines are far apart, and no hardware foresees them. */
 static struct tile_ahead look_ahead(const struct input *p, const struct query_block *q, int64_t head, int64_t end) {
   const struct attention_shape *s = p->shape;
   int64_t group = s->n_heads / s->n_kv_heads, dim = s->head_dim, out_ld = s->n_heads * dim;

@@ -17,8 +17,8 @@ static inline int64_t tile_round(int64_t n, int64_t unit) { return (n + unit - 1
 static inline int64_t tile_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t tile_max(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* What of a product the causal mask leaves: query i may see key j if j <= i + shift (shift, a multiple of TILE_ROWS, is
- * the distance of the tiles' first positions). */
+/* The parts of a product that the causal mask leaves: query i may see key j if j <= i + shift (shift, a multiple of
+ * TILE_ROWS, is the distance of the tiles' first positions). */
 enum tile_part {
   TILE_SCORES,   /* rows are queries, columns keys: only what is visible is needed */
   TILE_SCORES_T, /* rows are keys, columns queries: the same */

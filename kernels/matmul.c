@@ -45,7 +45,7 @@ static double judge_tile(const struct product *p, int64_t tile_m, int64_t tile_n
   return (double)tile_m * (double)tile_n * (double)p->k * cost + 1e5; /* 1e5: what a call costs besides */
 }
 
-/* What a grid costs: the time of all threads, idle ones included, averaged over the judges. */
+/* Returns the cost of a grid: the time of all threads, idle ones included, averaged over the judges. */
 static double judge_grid(const struct product *p, int64_t tile_m, int64_t tile_n) {
   double tile = judge_tile(p, tile_m, tile_n);
   int64_t tiles = divide_up(p->m, tile_m) * divide_up(p->n, tile_n);

@@ -1,4 +1,4 @@
-/* What stands beside a product: the residual and bias that it is added to, and the bias's gradient. */
+/* The sums beside a product: the residual and bias that it is added to, and the bias's gradient. */
 #include "kernels.h"
 
 #include "base/pool.h"

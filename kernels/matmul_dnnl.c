@@ -44,8 +44,8 @@ static bool has_avx512(void) {
   return known == 2;
 }
 
-/* Whether oneDNN copies the operands into blocks is its own choice, which this repeats: for large tiles, and with
- * AVX-512 for leading dimensions that collide in the caches. */
+/* Returns true when oneDNN copies the operands into blocks. It is the library's own choice, repeated here: it does so
+ * for large tiles, and with AVX-512 for leading dimensions that collide in the caches. */
 static bool packs(const struct matmul_call *c) {
   double edges = 1 / (double)c->m + 1 / (double)c->n;
   if (!has_avx512()) return edges < 0.0038;
@@ -64,7 +64,8 @@ struct matmul_copies matmul_library_get_copies(const struct matmul_call *c) {
   return (copies.a ? c->m : 0) + (copies.b ? c->n : 0) <= MATMUL_COPY_WIDTH ? copies : none;
 }
 
-/* What operands of A^T B that collide cost in place: a copy, paid for by the other edge of the tile, or without one. */
+/* Returns the cost of operands of A^T B that collide when they stay in place: a copy, paid for by the other edge of the
+ * tile, or without one. */
 static double get_cost_of_collisions(const struct matmul_call *c, double without) {
   struct matmul_copies copies = matmul_library_get_copies(c);
   if (copies.a || copies.b) return (copies.a ? 8 / (double)c->n : 0) + (copies.b ? 8 / (double)c->m : 0);

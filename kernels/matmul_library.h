@@ -10,15 +10,15 @@
 void matmul_library_multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
                              const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
-/* What matmul_library_multiply is called with, but for the addresses. */
+/* The arguments of matmul_library_multiply without the addresses. */
 struct matmul_call {
   bool trans_a, trans_b;
   int64_t m, n, k, lda, ldb;
 };
 
-/* Which operands of such a call are better copied first, because their lines collide in the caches: of A^T B alone, and
- * together at most MATMUL_COPY_WIDTH floats wide (m of A, n of B). A function of the call alone, for one kind of CPU.
- */
+/* Chooses the operands of a call that are copied first, because their lines collide in the caches. Only operands of
+ * A^T B are, and together at most MATMUL_COPY_WIDTH floats wide (m of A, n of B). The choice follows from the call
+ * alone, for one kind of CPU. */
 enum { MATMUL_COPY_WIDTH = 640 };
 struct matmul_copies {
   bool a, b;

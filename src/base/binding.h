@@ -4,7 +4,8 @@
 #ifndef PENSTOCK_BASE_BINDING_H
 #define PENSTOCK_BASE_BINDING_H
 
-/* Gives the first thread back what it had when the process began. Before other threads are made, which inherit it. */
+/* Gives the first thread the cores back that it had when the process began. Call it before other threads are made,
+ * which inherit them. */
 void binding_restore(void);
 
 #endif

@@ -6,7 +6,7 @@ double clock_now(void);
 /* clock_now() as it was when this process began; where the system does not tell, as it was at the first call. */
 double clock_get_start(void);
 void clock_sleep(double seconds);
-/* Until clock_now() is `instant`; returns at once when it has passed. */
+/* Sleeps until clock_now() is `instant`; returns at once when it has passed. */
 void clock_sleep_until(double instant);
 /* UTC as 2026-01-31T12:00:00Z in the caller's buffer of at least 32 bytes. */
 void clock_format(char text[32]);

@@ -4,8 +4,7 @@
 #ifndef PENSTOCK_BASE_DEADLINE_H
 #define PENSTOCK_BASE_DEADLINE_H
 
-/* In `seconds` the process ends with _exit(status), unless deadline_clear or another deadline_set comes first. Where
- * the system has no more threads, SIGALRM ends it. */
+/* Makes the process end in `seconds` */
 void deadline_set(double seconds, int status);
 void deadline_clear(void);
 

@@ -27,7 +27,8 @@ const char *error_text(void);
 int error_status(void);
 void error_clear(void);
 
-/* What CHECK calls after printing, to take the other ranks down (comm sets it to MPI_Abort). Default: abort(). */
+/* Sets the function that CHECK calls after printing, to take the other ranks down (comm sets it to MPI_Abort). Default:
+ * abort(). */
 void error_set_abort(void (*abort_job)(int status));
 
 /* Prints "penstock: rank R: file:line: message" on standard error in one write and ends the job. */

@@ -13,8 +13,8 @@ int limits_prepare(void);
  * when there is none. Static. */
 const char *limits_warn_of_files(void);
 
-/* What strerror says of an errno, with the limit that was met: "Too many open files (ulimit -n is 32)". Belongs to the
- * thread, until its next call. */
+/* Returns strerror's text of an errno, with the limit that caused it: "Too many open files (ulimit -n is 32)".
+ * Belongs to the thread, until its next call. */
 const char *limits_reason(int number);
 
 #endif

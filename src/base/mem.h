@@ -17,8 +17,8 @@ char *mem_strdup(const char *text);
 char *mem_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Frees; NULL is allowed. */
 void mem_free(void *memory);
-/* What the limits on this process (address space, ulimit -v; data, ulimit -d) leave it to map, in bytes; INT64_MAX
- * without any. */
+/* Returns the bytes that this process may still map under its limits (address space, ulimit -v; data, ulimit -d);
+ * INT64_MAX without a limit. */
 int64_t mem_get_room(void);
 /* " (ulimit -v is 1500000 kB)" when a limit is set, to be put behind a message that memory lacks; else "". Static. */
 const char *mem_describe_limits(void);

@@ -1,4 +1,4 @@
-/* What program this is. */
+/* Name and version of this program. */
 #ifndef PENSTOCK_BASE_VERSION_H
 #define PENSTOCK_BASE_VERSION_H
 

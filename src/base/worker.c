@@ -62,9 +62,9 @@ struct worker *worker_create(const int *cores, int n_cores) {
   return w;
 }
 
-/* On a core that it shares with the thread that gave it a job, a worker takes its part of the time, but does not
- * interrupt that thread the moment it has given the job: what is to happen beside compute would stop it. Real-time
- * threads keep their class, in which equals do not interrupt each other. */
+/* A worker that shares a core with the thread that gave it a job takes its part of the time. It must not interrupt
+ * that thread as soon as the job is given: work beside compute would stop compute. Real-time threads keep their
+ * class, in which equals do not interrupt each other. */
 static void lower_thread(pthread_t thread) {
   int policy;
   struct sched_param param;

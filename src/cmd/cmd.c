@@ -52,8 +52,7 @@ static int run_help(int argc, char **argv) {
   return STATUS_OK;
 }
 
-/* Whether a launcher started this process as one of several, of which another is the first. A process that a script of
- * the user starts on each rank is none: there each may have something else to do. */
+/* Returns true when a launcher started */
 static bool is_needless(const struct command *command) {
   if (command->kind == CMD_JOB) return false;
   int rank = comm_find_launched_rank();

@@ -29,7 +29,7 @@ static int check_partition(const struct params *params, const struct model *mode
   return status;
 }
 
-/* What can be known of the model without ranks and data. A deck need not have one: *model is NULL then. */
+/* Checks what is known of the model without ranks and data. */
 static int check_model(const struct params *params, struct model **model, char **notes) {
   *model = NULL;
   char *json = params_format_model_json(params);

@@ -38,7 +38,7 @@ struct profile_job {
   char *json, *path, *device;
   struct device_config config;
   int64_t length;
-  /* What to measure, the same on all ranks. */
+  /* The shapes to measure, equal on all ranks. */
   struct micro_shape points[PROFILE_MAX_POINTS];
   int n_points;
   bool ops_only;
@@ -59,7 +59,7 @@ static void close_job(struct profile_job *job) {
 
 /* ---- the deck ---- */
 
-/* What does not compute is refused before anything is made. */
+/* Refuses a device that does not compute before anything is made. */
 static int check_params(const struct params *params) {
   static const enum param_id needed[] = {PARAM_data_sequence_length, PARAM_data_global_batch};
   int status = params_require(params, "a profile", needed, sizeof needed / sizeof *needed);

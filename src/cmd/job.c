@@ -24,7 +24,7 @@ static void warn_handlers(void) {
            names, matmul_get_library());
 }
 
-/* What this rank was started as, as people read it; owned by the caller. */
+/* Describes for people how this rank was started; owned by the caller. */
 static char *describe_start(int n_arguments, const char *command, const struct option_spec *specs) {
   char *text = mem_format("penstock %s %s", version_get(), command);
   for (const struct option_spec *spec = specs; spec->name; spec++) {

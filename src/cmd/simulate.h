@@ -1,4 +1,4 @@
-/* What `penstock simulate` and `penstock report` say of a plan file. */
+/* Texts of `penstock simulate` and `penstock report` about a plan file. */
 #ifndef PENSTOCK_CMD_SIMULATE_H
 #define PENSTOCK_CMD_SIMULATE_H
 

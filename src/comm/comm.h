@@ -50,8 +50,8 @@ void comm_set_piece(struct comm *comm, int64_t bytes);
 /* ---- point to point. `tag` is 0..2^27-1; messages of one pair with one tag arrive in the order sent. Buffers belong
  * to the caller and must stay until the request is complete. ---- */
 struct comm_request *comm_send_begin(struct comm *comm, int peer, int tag, const void *data, int64_t bytes);
-/* As comm_send_begin, but nothing is buffered: complete only when the other rank has begun to receive it, however short
- * it is. */
+/* Like comm_send_begin, but nothing is buffered: the request is complete only when the other rank has begun to
+ * receive it, however short it is. */
 struct comm_request *comm_send_begin_sync(struct comm *comm, int peer, int tag, const void *data, int64_t bytes);
 struct comm_request *comm_receive_begin(struct comm *comm, int peer, int tag, void *data, int64_t bytes);
 /* True when complete; then the request is freed and *request is NULL. Never blocks. A message of another size than
@@ -75,7 +75,8 @@ void comm_broadcast_all(struct comm *comm, int root, void *data, int64_t bytes);
 /* Every rank gives `bytes` (may differ); all get all parts in rank order in `out`, offsets[size+1] filled in. With out
  * NULL only offsets are filled in (one exchange of sizes). */
 void comm_gather_all(struct comm *comm, const void *data, int64_t bytes, void *out, int64_t *offsets);
-/* As comm_gather_all, only root receives and its `out` alone counts; offsets may be NULL where they are not wanted. */
+/* Like comm_gather_all, but only root receives and its `out` alone counts; offsets may be NULL where they are not
+ * wanted. */
 void comm_gather_root_all(struct comm *comm, int root, const void *data, int64_t bytes, void *out, int64_t *offsets);
 /* The ranks agree on one status: OK when all are; else the status and message of the first failing rank (before one
  * that only stopped) become everyone's, to be printed by rank 0 alone. error_text() then begins with that rank and its

@@ -1,4 +1,4 @@
-/* What the files of this folder share: the communicator's inside. Nobody else includes it. */
+/* The communicator's inside, shared by the files of this folder. Nobody else includes it. */
 #ifndef PENSTOCK_COMM_COMM_INTERNAL_H
 #define PENSTOCK_COMM_COMM_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* What can be known of the launcher without MPI. */
+/* Facts about the launcher that are known without MPI. */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,11 +9,11 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 
-/* What launchers tell each process that they start. */
+/* Variables that launchers set for each process that they start. */
 static const char *const variables[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID"};
 
-/* Whether the process that started this one has the variable too: then it is a script, or a shell of a batch system,
- * and not the launcher. One whose variables cannot be read is another user's, as a daemon is. */
+/* Returns true when the process that started this one has the variable too: then that process is a script, or a shell
+ * of a batch system, and not the launcher. One whose variables cannot be read is another user's, as a daemon is. */
 static bool is_inherited(const char *variable) {
   char *path = mem_format("/proc/%d/environ", (int)getppid()), *line = NULL;
   size_t room = 0, length = strlen(variable);

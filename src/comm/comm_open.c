@@ -15,7 +15,8 @@
 
 enum { PIECE_BYTES = 1 << 20, TAG_NEEDED = (1 << 27) - 1, CLOCK_ROUNDS = 10, HOST_BYTES = 256 };
 
-/* Who says how many tasks were started; the first that is set was started last and counts. */
+/* The variables that say how many tasks were started, and by whom; the first that is set was started last and counts.
+ */
 static const struct {
   const char *variable, *repair;
 } launchers[] = {

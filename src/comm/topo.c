@@ -107,8 +107,8 @@ static int *list_cores(hwloc_const_bitmap_t mask, int *n) {
   return cores;
 }
 
-/* Of the ranks on this node: how many have exactly this rank's mask, this one's place among them, and all masks in one.
- */
+/* Masks of the ranks on this node: how many ranks have exactly this rank's mask, this rank's place among them, and
+ * the union of all masks. */
 struct sharing {
   int n_same, place;
   hwloc_bitmap_t together;
@@ -171,7 +171,8 @@ static hwloc_bitmap_t find_mask(void) {
   return mask;
 }
 
-/* Of what limits on the process leave, MPI, files and threads take some, and a device that is full has holes. */
+/* Returns the bytes that a device may take under the limits on this process. MPI, files and threads take some of them
+ * too, and a full device has holes. */
 static int64_t get_process_share(void) {
   int64_t room = mem_get_room();
   const int64_t others = room / 4 + (256 << 20);

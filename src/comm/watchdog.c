@@ -87,7 +87,7 @@ static _Noreturn void follow_verdict(struct comm *comm, int asker);
 
 /* ---- the shared places ---- */
 
-/* What is too long ends after a whole word, with dots. */
+/* Copies a text; one that is too long ends after a whole word, with dots. */
 static void copy_text(char *to, size_t bytes, const char *from) {
   static const char dots[] = " ...";
   size_t n = strnlen(from, bytes);
@@ -231,7 +231,7 @@ static bool is_silent(const struct comm *comm, int rank) {
   return rank != comm->rank && comm->wait.clock - dog->peers[rank].answered_at >= SILENT_AFTER * dog->timeout;
 }
 
-/* What is known of where a silent rank was last; false when nothing. */
+/* Finds where a silent rank was last seen; false when nothing is known. */
 static bool find_place(const struct comm *comm, int rank, struct place *place) {
   const struct watchdog *dog = comm->watchdog;
   int node_rank = 0;
@@ -250,7 +250,7 @@ static bool find_place(const struct comm *comm, int rank, struct place *place) {
   return dog->peers[rank].answered;
 }
 
-/* Of a process on this node: what the system says of it, "" when it is alive or cannot be told. */
+/* Returns what the system says of a process on this node, "" when it is alive or the system does not tell. */
 static const char *get_process_state(const struct comm *comm, int rank, const struct place *place) {
   if (comm->node_of[rank] != comm->node_of[comm->rank] || place->pid_space != comm->watchdog->place->pid_space)
     return "";
@@ -372,7 +372,8 @@ static _Noreturn void deliver_verdict(struct comm *comm, const struct verdict *v
   comm_abort(comm, verdict->status);
 }
 
-/* Of the rank that judged: the lowest rank that answers speaks, so that the line also gets into rank 0's log file. */
+/* Called on the rank that judged. The lowest rank that answers prints the verdict, so that the line also gets into rank
+ * 0's log file. */
 static _Noreturn void pass_verdict(struct comm *comm) {
   struct verdict *verdict = MEM_NEW(struct verdict, 1);
   write_verdict(comm, verdict);
@@ -390,7 +391,7 @@ _Noreturn void watchdog_end_job(struct comm *comm, int status, const char *reaso
   deliver_verdict(comm, verdict);
 }
 
-/* Of a rank that is told. */
+/* Called on a rank that receives the verdict. */
 static _Noreturn void follow_verdict(struct comm *comm, int asker) {
   struct watchdog *dog = comm->watchdog;
   struct verdict verdict;

@@ -16,8 +16,8 @@ struct comm;
 
 /* Sets the longest time without progress, seconds (0 turns it off). */
 void watchdog_set_timeout(struct comm *comm, double seconds);
-/* What to do on this rank before the job ends (flush the trace, write STATUS); may be NULL. `reason` is one line. It
- * must not communicate; after 2 s (10 s where it runs on the judging rank) the job ends without it. */
+/* Sets the function that runs on this rank before the job ends (flush the trace, write STATUS); may be NULL. `reason`
+ * is one line. It must not communicate; after 2 s (10 s where it runs on the judging rank) the job ends without it. */
 void watchdog_set_hook(struct comm *comm, void (*hook)(void *context, const char *reason), void *context);
 /* Says where this rank is: the step and the node ("B stage 1 micro-batch 3") it has last begun. Cheap: the text is
  * copied into a fixed buffer. Also counts as progress. */

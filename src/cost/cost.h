@@ -1,6 +1,5 @@
-/* What everything costs: seconds of every op, message and update, counted from the ops for a device preset, or given by
- * hand as uniform times or as a table of layers. Made once on one rank, then read only. Serial: no MPI, no HDF5, no
- * device.
+/* Costs: seconds of every op, message and update, counted from the ops for a device preset, or given by hand as
+ * uniform times or as a table of layers. Made once on one rank, then read only. Serial: no MPI, no HDF5, no device.
  *
  * A source is one file and one row of the table in cost.c. What a plan's graph takes is dag/dag_price.h.
  */
@@ -23,7 +22,7 @@ struct cost_link {
   double latency_s, bytes_per_s;
 };
 
-/* What source "profile" has to go by. All borrowed, not needed after cost_create_measured. */
+/* The measurements that source "profile" uses. All are borrowed and not needed after cost_create_measured. */
 struct cost_measured {
   const struct profile *profile; /* NULL: there is none */
   const char *path;              /* where it is, or was looked for */
@@ -31,10 +30,10 @@ struct cost_measured {
   const char *device;            /* what the plan is for, as struct profile names it; NULL: not known here */
 };
 
-/* What `params` asks for (cost.source and its keys), for a plan on n_ranks ranks; both borrowed, `model` as long as the
- * cost lives. STATUS_MISTAKE for a table that cannot be read or is of another model, for lists and ranks that are not
- * those of the plan. *notes (owned by the caller, "" for none) has a line for all that a reader of the predictions
- * should know. */
+/* Makes the costs that `params` asks for (cost.source and its keys), for a plan on n_ranks ranks; both borrowed,
+ * `model` as long as the cost lives. STATUS_MISTAKE for a table that cannot be read or is of another model, for lists
+ * and ranks that are not those of the plan. *notes (owned by the caller, "" for none) has a line for all that a
+ * reader of the predictions should know. */
 int cost_create(const struct params *params, const struct model *model, int32_t n_ranks, struct cost **cost,
                 char **notes);
 /* Like cost_create, with what was measured for source "profile" (the others do not look at it). Nothing that a profile

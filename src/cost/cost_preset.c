@@ -8,7 +8,7 @@
 #include "model/footprint.h"
 #include "model/op_work.h"
 
-/* What a device does. Rates a second; bytes and messages one way. */
+/* The speed of a device: operations and bytes a second, messages and copies one way. */
 struct preset {
   double flops[PARAMS_precision_COUNT]; /* peak */
   double bytes;                         /* of the device's memory */

@@ -198,7 +198,8 @@ static void note_range(const struct params *params, const struct profile *profil
 
 /* ---- links ---- */
 
-/* Of the messages inside or across nodes; the preset's where there are none. True when they were measured. */
+/* Finds the link of the measured messages inside or across nodes, the preset's where none was measured. Returns true
+ * when it was measured. */
 static bool take_link(const struct profile *profile, bool across, struct cost_link *link) {
   struct cost_point *points = MEM_NEW(struct cost_point, profile->n_links);
   int64_t n = 0;

@@ -1,4 +1,4 @@
-/* What a source of times fills in. For cost*.c alone. */
+/* The interface of a source of costs. Only cost*.c include it. */
 #ifndef PENSTOCK_COST_COST_SOURCE_H
 #define PENSTOCK_COST_COST_SOURCE_H
 
@@ -9,14 +9,14 @@ struct cost_source {
   /* Fills in cost->data and what of the rest differs from the default; adds to the notes with cost_add_note. */
   int (*create)(struct cost *cost, const struct params *params, const struct cost_measured *measured, char **notes);
   void (*destroy)(struct cost *cost);
-  /* At speed 1; see cost.h. */
+  /* Seconds at speed 1; see cost.h. */
   double (*get_op)(const struct cost *cost, int32_t rank, int32_t layer, int op, enum pass pass,
                    struct micro_shape shape);
   double (*get_recompute)(const struct cost *cost, int32_t rank, int32_t layer, uint32_t discarded,
                           struct micro_shape shape);
-  /* Whether get_op and get_recompute give the same for both ranks. NULL: for any two. */
+  /* Returns true when get_op and get_recompute return equal times for both ranks. NULL: they do so for any two. */
   bool (*ranks_alike)(const struct cost *cost, int32_t a, int32_t b);
-  /* At speed 1, of n parameters. NULL: no time. */
+  /* Seconds at speed 1 for n parameters. NULL: no time. */
   double (*get_update)(const struct cost *cost, int64_t n_floats);
   double (*get_norm)(const struct cost *cost, int64_t n_floats);
   double (*get_tied_sum)(const struct cost *cost, int64_t n_floats);

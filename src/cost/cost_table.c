@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 
-/* Most bytes of a layer: sums over any number of layers and micro-batches can be counted. */
+/* The most bytes that a layer may have: sums over any number of layers and micro-batches can be counted. */
 #define MOST_BYTES 1e12
 
 /* Columns after `layer`: X(name, most). */
@@ -41,7 +41,7 @@ struct row {
   double values[COLUMN_COUNT];
 };
 
-/* What a file is read from. */
+/* The file and the place in it that is read. */
 struct reader {
   const char *path;
   int line;

@@ -1,14 +1,14 @@
-/* What `penstock profile` measured of a device, as data: filled in by profile/profile_measure.h, kept in profile.h5 by
- * record/profile_file.h, priced by cost_profile.c. Seconds are those of one rank while all ranks of its node measure
- * the same at once, medians over repetitions, those of ops brought to the level of the medians of whole passes; of
- * several ranks those of the one that took longest for the whole point.
+/* The measurements of `penstock profile` on a device, as data: filled in by profile/profile_measure.h, kept in
+ * profile.h5 by record/profile_file.h, priced by cost_profile.c. Seconds are those of one rank while all ranks of its
+ * node measure the same at once, medians over repetitions, those of ops brought to the level of the medians of whole
+ * passes; of several ranks those of the one that took longest for the whole point.
  */
 #ifndef PENSTOCK_COST_PROFILE_H
 #define PENSTOCK_COST_PROFILE_H
 
 #include "cost/cost.h"
 
-/* What is counted beside the time: names as in profile.h5. */
+/* Counters that are read beside the time: names as in profile.h5. */
 #define PROFILE_COUNTERS(X) X(cycles) X(instructions)
 #define X(name) PROFILE_COUNTER_##name,
 enum profile_counter { PROFILE_COUNTERS(X) PROFILE_COUNTER_COUNT };
@@ -63,9 +63,9 @@ struct profile_copy {
   X(copies, struct profile_copy)
 
 struct profile {
-  /* What the times hold for. device: backend, processor, threads, precision, ranks a node; model: what of a model makes
-   * its ops (kinds, widths, vocabulary), not how many layers it has. Texts that a person can read; equal texts, equal
-   * times. */
+  /* The device and model for which the times hold. device: backend, processor, threads, precision, ranks a node;
+   * model: what of a model makes its ops (kinds, widths, vocabulary), not how many layers it has. Texts that a person
+   * can read; equal texts, equal times. */
   char *device, *model;
   char *op_names; /* model_format_names, for readers of the file; NULL: not known */
   char date[32];  /* when it was last measured, UTC */
@@ -81,10 +81,10 @@ struct profile *profile_create(const char *device, const char *model);
 /* NULL inside is allowed. */
 void profile_destroy(struct profile **profile);
 
-/* What profile->model says of a model; owned by the caller. */
+/* Returns the text that profile->model has for this model; owned by the caller. */
 char *profile_describe_model(const struct model *model);
 
-/* What a row was measured of: rows without padding. */
+/* Returns the shape that a row was measured with: rows without padding. */
 static inline struct micro_shape profile_op_get_shape(const struct profile_op *op) {
   return micro_shape_fill(op->rows, op->length);
 }

@@ -40,7 +40,7 @@
 
 struct model;
 
-/* What a buffer holds, of one (stage, micro-batch). */
+/* Kinds of buffers: the content of a buffer, for one (stage, micro-batch). */
 #define BUFFER_KINDS(X)                                                                                                \
   X(BUFFER_INPUT, "input")           /* hidden state that enters the stage (received or from a stage on this rank) */  \
   X(BUFFER_KEEP_INPUT, "keep_input") /* activations kept until the input pass */                                       \
@@ -126,7 +126,7 @@ int dag_check_updates(const struct dag *dag, const struct plan *plan);
 int dag_check_memory(const struct dag *dag, const struct plan *plan);
 /* A block that comes back does so before its use, from a rank that has it, when there is memory for it. */
 int dag_check_moves(const struct dag *dag, const struct plan *plan);
-/* All of them. */
+/* Runs all of these checks. */
 int dag_check(const struct dag *dag, const struct plan *plan);
 
 /* The block of a stage and micro-batch as it moves: its buffers in this order (hidden state that enters the stage, kept

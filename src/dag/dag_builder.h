@@ -1,4 +1,4 @@
-/* What the parts of dag_build share: the graph under construction and where its nodes are. Not for others. */
+/* The graph under construction, and where its nodes are. Shared by the parts of dag_build; others do not include it. */
 #ifndef PENSTOCK_DAG_DAG_BUILDER_H
 #define PENSTOCK_DAG_DAG_BUILDER_H
 

@@ -15,27 +15,19 @@ static int refuse_node(const struct dag *dag, int32_t v, const char *reason) {
   return error_raise(STATUS_FAILED, "graph: rank %d %s: %s", (int)dag->nodes[v].rank, name, reason);
 }
 
-/* What the receive of each kind of send must be, and where its stage is from the sender's. */
+/* Compares a send with its receive: the kinds must match, and the stages must be as far apart as the kind says. Returns
+ * what is wrong, NULL when nothing is. */
 static const char *compare_ends(const struct dag_node *send, const struct dag_node *receive) {
-  static const struct {
-    uint8_t send, receive;
-    bool tells; /* where the receiver's stage is from the sender's */
-    int32_t step;
-  } pairs[] = {{NODE_SF, NODE_RF, true, 1},
-               {NODE_SB, NODE_RB, true, -1},
-               {NODE_ST, NODE_RT, false, 0},
-               {NODE_ES, NODE_ER, true, 0},
-               {NODE_LS, NODE_LR, true, 0}};
-  for (size_t k = 0; k < sizeof pairs / sizeof pairs[0]; k++) {
-    if (send->kind != pairs[k].send) continue;
-    if (receive->kind != pairs[k].receive) return "its other end is of another kind";
-    if (pairs[k].tells && receive->stage != send->stage + pairs[k].step) return "its other end is of another stage";
-    if (receive->micro != send->micro) return "its other end is of another micro-batch";
-    if (receive->bytes != send->bytes) return "its other end moves another number of bytes";
-    if (receive->rank != send->peer || send->rank != receive->peer) return "its ends are of different pairs of ranks";
-    return send->rank == send->peer ? "it is a message to its own rank" : NULL;
-  }
-  return "it has another end but is no message";
+  enum node_message message = node_kind_get_message((enum node_kind)send->kind);
+  if (!dag_is_send(send)) return "it has another end but is no message";
+  if (!dag_is_receive(receive) || node_kind_get_message((enum node_kind)receive->kind) != message)
+    return "its other end is of another kind";
+  if (message != MESSAGE_TIE && receive->stage != send->stage + node_message_get_stage_step(message))
+    return "its other end is of another stage";
+  if (receive->micro != send->micro) return "its other end is of another micro-batch";
+  if (receive->bytes != send->bytes) return "its other end moves another number of bytes";
+  if (receive->rank != send->peer || send->rank != receive->peer) return "its ends are of different pairs of ranks";
+  return send->rank == send->peer ? "it is a message to its own rank" : NULL;
 }
 
 int dag_check_messages(const struct dag *dag) {
@@ -92,7 +84,7 @@ static bool has_edge(const struct dag *dag, int32_t from, int32_t to) {
   return false;
 }
 
-/* What the rules of updates look up. */
+/* Tables that the rules of updates look up. */
 struct gradients {
   int32_t *stage_end;              /* [n_stages] position of the stage's last weight pass, -1: none */
   int32_t *rank_end;               /* [n_ranks] of the rank's last weight pass, -1: none */
@@ -166,8 +158,8 @@ static int check_norm(const struct dag *dag, const struct gradients *g, int32_t 
   return STATUS_OK;
 }
 
-/* With clip, the other use's gradient of a tied weight comes before the norm of rank 0 and of the rank that receives
- * it. */
+/* Checks that with clip the other use's gradient of a tied weight comes before the norm of rank 0 and of the rank
+ * that receives it. */
 static int check_norm_of_tie(const struct dag *dag, const struct gradients *g, int32_t receive) {
   int32_t norms[2] = {g->norm[0], g->norm[dag->nodes[receive].rank]};
   for (int k = 0; k < 2; k++)
@@ -259,7 +251,7 @@ int dag_check_memory(const struct dag *dag, const struct plan *plan) {
   return STATUS_OK;
 }
 
-/* What the rule of moves looks up of a block: its nodes, -1 where there is none. */
+/* The nodes of a block of activations that the rule of moves looks up */
 struct block {
   int32_t out, keep, back, in, use;
 };

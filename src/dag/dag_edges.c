@@ -13,7 +13,7 @@ void dag_edges_add(struct dag_builder *b, int32_t from, int32_t to) {
   b->edge_to[b->n_edges++] = to;
 }
 
-/* From a compute node to the one that uses its result, through a message (its send) or directly (-1). */
+/* Connects a compute node with the one that uses its result, through a message (its send) or directly (-1). */
 static void connect(struct dag_builder *b, int32_t producer, int32_t consumer, int32_t send) {
   if (send < 0) {
     dag_edges_add(b, producer, consumer);

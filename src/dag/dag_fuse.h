@@ -15,7 +15,7 @@ struct dag_fused {
   int32_t *n_in; /* [n_nodes] predecessors not yet sorted */
 };
 
-/* Of the edges and the order of the compute streams, or of all streams. Owned by the caller. */
+/* Makes the graph of the edges and the order of the compute streams, or of all streams. Owned by the caller. */
 struct dag_fused *dag_fuse(const struct dag *dag, bool all_streams);
 void dag_fused_destroy(struct dag_fused **fused);
 

@@ -71,7 +71,8 @@ static void add_buffer(struct table *t, enum buffer_kind kind, const struct unit
   }
 }
 
-/* What a block may take away: until it is gone, or to its end when it stays. */
+/* Adds a buffer that a block of activations may take away: it lives until the block is gone, or to its own end when it
+ * stays. */
 static void add_movable(struct table *t, enum buffer_kind kind, const struct unit *u, int64_t bytes, int32_t alloc,
                         int32_t release) {
   struct dag *dag = t->b->dag;
@@ -88,7 +89,7 @@ static void add_input(struct table *t, struct unit u, int32_t alloc) {
   add_movable(t, BUFFER_INPUT, &u, u.enters, alloc, u.weight);
 }
 
-/* What node v consumes, if it comes by message, charged to node `alloc`. */
+/* Adds the buffer that node v consumes, if it comes by message; node `alloc` takes the memory. */
 static void add_received(struct table *t, int32_t v, int32_t alloc) {
   const struct dag_builder *b = t->b;
   const struct dag_node *n = &b->dag->nodes[v];

@@ -88,7 +88,7 @@ static void hold_back(struct dag_builder *b, const struct gates *gates, int32_t 
     if (gates->list[low].mover != taker) dag_edges_add(b, gates->list[low].mover, taker);
 }
 
-/* What a message is received for takes its memory with the node before its consumer. */
+/* A received message takes its memory with the node before its consumer. */
 static void hold_message(struct dag_builder *b, const struct gates *gates, int32_t consumer, int32_t send) {
   if (send >= 0 && b->dag->nodes[consumer].position > 0) hold_back(b, gates, consumer - 1, b->dag->match[send]);
 }

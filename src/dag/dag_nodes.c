@@ -172,7 +172,7 @@ static void add_updates(struct dag_builder *b, int32_t *next) {
   }
 }
 
-/* Both ends of one message of stages between ranks; returns the sending one. */
+/* Adds both ends of one message of stages between ranks; returns the sending one. */
 static int32_t add_ends(struct dag_builder *b, int32_t *next, enum node_kind send, enum node_kind receive,
                         const int32_t stages[2], const int32_t ranks[2], int64_t bytes) {
   int32_t ends[2] = {add_node(b->dag, next, ranks[0], send), add_node(b->dag, next, ranks[1], receive)};

@@ -8,7 +8,7 @@
 
 enum direction { OUT, IN, N_DIRECTIONS };
 
-/* Of each rank and direction, parts of the time in which the rank works: 0 to 1. */
+/* Mean use of each rank's link in each direction, by messages and by copies: 0 to 1. */
 struct shares {
   double *messages, *copies; /* [n_ranks * N_DIRECTIONS] */
 };

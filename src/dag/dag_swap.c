@@ -1,4 +1,4 @@
-/* What a plan's moves come to, stage by stage: for files and reports. */
+/* Sums of a plan's moves, stage by stage, for files and reports. */
 #include "base/mem.h"
 #include "dag/dag.h"
 
@@ -12,7 +12,8 @@ static struct dag_swap *find_swap(struct dag_swap *swaps, int32_t n, const struc
   return NULL;
 }
 
-/* From the action after out_end to the one before in_start. */
+/* Returns the most blocks that are away at a time: a block is so from the action after out_end to the one before
+ * in_start. */
 static int32_t count_most_away(const struct plan *plan, const struct dag_swap *swap) {
   int32_t rank = plan_get_holder(plan, swap->stage), away = 0, most = 0;
   int64_t n_actions = plan->order_offset[rank + 1] - plan->order_offset[rank];

@@ -1,5 +1,5 @@
-/* What the passes of a plan's stages take: the sums over their layers. Micro-batches of a step are nearly always of one
- * kind, or come in runs of it, so that each stage's last answer is kept. Serial. */
+/* Times of the passes of a plan's stages: sums over their layers.
+ */
 #ifndef PENSTOCK_DAG_STAGE_PRICE_H
 #define PENSTOCK_DAG_STAGE_PRICE_H
 

@@ -37,7 +37,7 @@ static void count_row(struct micro_batch *micro, int32_t length, int32_t labels)
   *s = micro_shape_make(s->rows, length > s->length ? length : s->length, s->tokens + length, s->labels + labels);
 }
 
-/* With all shapes known, gives each micro-batch its part of the buffer and adds up. */
+/* Called when all shapes are known: gives each micro-batch its part of the buffer and adds up. */
 static void lay_out(struct batch *batch, bool with_tokens) {
   int64_t count = batch->rows;
   batch->tokens = batch->labels = 0;

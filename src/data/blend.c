@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-/* Of the files whose share may grow (or shrink), the one with the largest (or smallest) remainder. */
+/* Returns the file with the largest (smallest) remainder among those whose share may grow (shrink). */
 static int find_extreme(int n, const double *weight, const int64_t *share, const long double *remainder, int sign) {
   int best = -1;
   for (int f = 0; f < n; f++) {

@@ -124,7 +124,7 @@ void dataset_locate(const struct dataset *dataset, int64_t n, struct dataset_row
   } else {
     f = blend_find(dataset->n, dataset->share, place, &draw);
   }
-  /* Of all draws from the file so far, so that a pass over its rows ends before the next begins. */
+  /* The draw counts all draws from the file so far, so that a pass over its rows ends before the next begins. */
   draw += epoch * dataset->share[f];
   int64_t rows = dataset->source[f].n_rows;
   locate_in_file(dataset, f, permute(dataset, RNG_SHUFFLE, (uint32_t)f, draw / rows, rows, draw % rows), row);

@@ -73,7 +73,7 @@ static char *quote(const char *path) {
   return word;
 }
 
-/* What the name of a compressed file says of its inside: "a.jsonl.gz" is of JSON lines. NULL: nothing. */
+/* Returns the name without the ending of compression: "a.jsonl.gz" holds JSON lines. NULL: the name tells nothing. */
 static const char *name_inside(const char *path) {
   const char *dot = strrchr(path, '.');
   size_t length = dot ? (size_t)(dot - path) : 0;

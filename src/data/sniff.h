@@ -1,5 +1,5 @@
-/* What a file is by what is in it, so that nothing but text is taken as text: compressed files, tables, pictures, other
- * encodings.
+/* Finds from a file's content what it is, so that nothing but text is taken as text: compressed files, tables,
+ * pictures, other encodings.
  */
 #ifndef PENSTOCK_DATA_SNIFF_H
 #define PENSTOCK_DATA_SNIFF_H

@@ -27,7 +27,7 @@ int source_close(struct source *source);
 /* Reads on until `wanted` bytes lie ahead, or no more come. Returns how many do, which may be more. */
 size_t source_fill(struct source *source, size_t wanted);
 
-/* What lies ahead; ends with the next call of this module. */
+/* Returns the bytes that lie ahead; they are valid until the next call of this module. */
 const uint8_t *source_get(const struct source *source);
 
 /* Takes `bytes` of what lies ahead. */

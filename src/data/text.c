@@ -110,7 +110,7 @@ static int refuse_list(const struct source *source, const char *filter, bool nam
                      named ? "" : " (or --format text, if it is meant as text)");
 }
 
-/* Of a file whose format was not given: by its name, else by its first line. */
+/* Chooses the format of a file for which none was given: by its name, else by its first line. */
 static int choose_format(struct source *source, const struct text_request *request, const char **name) {
   bool named = is_named_json(source->path);
   size_t n = source_fill(source, SNIFF_BYTES);

@@ -18,8 +18,7 @@ struct text_request {
   bool skip_bad;      /* lines of JSON without a text are counted and passed over */
 };
 
-/* What was read so far; adds up over calls. `progress` (NULL: none) is called after every piece; a status that is not
- * STATUS_OK, with its message, ends the reading. */
+/* The amount read so far; it adds up over calls. */
 struct text_progress {
   int64_t bytes; /* of text, without what JSON puts around it */
   int64_t empty; /* files without a byte, JSON lines with an empty text: no documents, skipped */
@@ -34,7 +33,7 @@ struct text_progress {
   X("jsonl", text_write_lines, "a document a line, the text of an object's key")                                       \
   X("bytes", text_write_bytes, "a document, whatever its bytes")
 
-/* Whether there is a format of that name. */
+/* Returns true when there is a format of that name. */
 bool text_has_format(const char *name);
 
 /* Writes what a file holds as documents of the built-in tokenizer; "-" is standard input. Compressed files, tables and
@@ -58,7 +57,7 @@ int text_write_bytes(struct source *source, const struct text_request *request, 
 /* Between the files of this module: text of the document under way. */
 int text_write_piece(struct tokens_writer *writer, const void *text, int64_t bytes, struct text_progress *progress);
 
-/* Whether a line is an object with a text under `key`, as JSON has it (text_lines.c). */
+/* Returns true when a line is an object with a text under `key`, as JSON has it (text_lines.c). */
 bool text_is_object(const uint8_t *line, size_t bytes, const char *key);
 
 #endif

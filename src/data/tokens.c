@@ -126,7 +126,7 @@ struct tokens *tokens_open_parts(const char *prefix, tokens_found *found, void *
   return file;
 }
 
-/* What tokens_open makes of the faults: the first refusal is the error, what is tolerated becomes notes. */
+/* The verdict of tokens_open on the faults: the first refusal is the error, tolerated faults become notes. */
 struct verdict {
   struct tokens *file;
   char *refusal, **notes;

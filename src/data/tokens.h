@@ -41,7 +41,7 @@ enum tokens_type {
 /* "uint16" and the like; NULL for a code that the format does not have. Static text. */
 const char *tokens_get_type_name(int type);
 
-/* What may be wrong with a pair of files: name, the same for people, whether the file is refused for it. */
+/* Faults of a pair of files: name, text for people, whether the file is refused for it. */
 #define TOKENS_FAULTS(X)                                                                                               \
   X(FILE, "file", true)                  /* cannot be opened or read */                                                \
   X(HEADER, "header", true)              /* magic, version */                                                          \
@@ -156,7 +156,8 @@ int tokens_write_end_document(struct tokens_writer *writer);
 int tokens_write_end(struct tokens_writer **writer);
 /* Removes the temporary files and frees the writer; NULL inside is allowed. */
 void tokens_write_abandon(struct tokens_writer **writer);
-/* For tests: sequences hold at most this many tokens (default 2^31 - 1); longer documents become several sequences. */
+/* For tests: sets that sequences hold at most this many tokens (default 2^31 - 1); longer documents become several
+ * sequences. */
 void tokens_write_set_sequence_limit(struct tokens_writer *writer, int64_t limit);
 int64_t tokens_write_count_tokens(const struct tokens_writer *writer);
 int64_t tokens_write_count_documents(const struct tokens_writer *writer);

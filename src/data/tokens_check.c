@@ -110,7 +110,8 @@ static bool get_index_bytes(uint64_t sequences, uint64_t entries, int64_t *bytes
          !__builtin_add_overflow(*bytes, TOKENS_HEADER_BYTES, bytes);
 }
 
-/* What lies after the tables: modes, one more document (older tools counted documents, not entries), or waste. */
+/* Checks the bytes after the tables: modes, one more document (older tools counted documents, not entries), or waste.
+ */
 static void check_trailing(struct check *check, int64_t extra) {
   struct tokens *file = check->file;
   struct tokens_reader *reader = file->reader;

@@ -115,7 +115,7 @@ static bool stop_at_first(void *context, int64_t position, int64_t id) {
 int tokens_check_vocabulary(const struct tokens *file, int64_t vocab, int part, int n_parts) {
   struct first_outside first = {0};
   struct tokens_scan result;
-  /* By parts of the stream, not of the sequences' numbers, as lengths differ; a part begins with a whole sequence. */
+  /* The stream is cut by bytes, not by numbers of sequences, as lengths differ; a part begins with a whole sequence. */
   int64_t bound[2];
   for (int i = 0; i < 2; i++) {
     int64_t offset, place = (int64_t)((__int128)file->n_tokens * (part + i) / n_parts);

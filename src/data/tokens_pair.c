@@ -23,7 +23,7 @@ static bool is_there(const char *prefix, const char *suffix) {
   return there;
 }
 
-/* Whether a path still leads to an open file. */
+/* Returns true when a path still leads to an open file. */
 static bool is_at(int descriptor, const char *path) {
   struct stat opened, named;
   return fstat(descriptor, &opened) == 0 && stat(path, &named) == 0 && opened.st_dev == named.st_dev &&
@@ -51,7 +51,7 @@ static int remove_file(const char *prefix, const char *suffix) {
   return status;
 }
 
-/* Not every file system can sync a folder, and what it holds is then as safe as it can be. */
+/* Syncs the folder. Not every file system can; then the files in it are as safe as they can be. */
 static void sync_folder(const char *prefix) {
   const char *slash = strrchr(prefix, '/');
   char *folder = slash ? mem_format("%.*s", (int)(slash - prefix) + 1, prefix) : mem_strdup(".");
@@ -63,7 +63,7 @@ static void sync_folder(const char *prefix) {
   mem_free(folder);
 }
 
-/* From PREFIX.idx.new on. */
+/* Finishes a build that has PREFIX.idx.new: renames both files. */
 static int finish(const char *prefix) {
   int status = remove_file(prefix, "idx");
   if (!status && is_there(prefix, "bin.tmp")) status = rename_file(prefix, "bin.tmp", "bin");
@@ -78,13 +78,13 @@ int tokens_pair_replace(const struct tokens_pair *pair) {
   return status ? status : finish(pair->prefix);
 }
 
-/* What a build that was killed left. With PREFIX.idx there, nothing of the new pair was in place. */
+/* Removes what a killed build left. Where PREFIX.idx is there, nothing of the new pair was in place. */
 static int clear(const char *prefix) {
   if (!is_there(prefix, "idx.new")) return STATUS_OK;
   return is_there(prefix, "idx") ? remove_file(prefix, "idx.new") : finish(prefix);
 }
 
-/* Without locks on this file system, the file itself is the lock. */
+/* Refuses a locked pair. On a file system without locks, the file itself is the lock. */
 static int refuse_lock(const char *path, int reason, bool was_there, const char *prefix) {
   if (reason == EWOULDBLOCK)
     return error_raise(STATUS_MISTAKE, "another build writes %s: wait for it, or take another --output", prefix);

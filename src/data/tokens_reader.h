@@ -40,8 +40,8 @@ void tokens_reader_close(struct tokens_reader **reader);
 /* Reads `bytes` bytes from `at` on, all inside the file as it was opened. False when they are not there any more. */
 bool tokens_reader_fetch(struct tokens_reader *reader, enum tokens_part part, int64_t at, void *out, int64_t bytes);
 
-/* At most 8 bytes of the index, through a table's window; beyond the index they are zeros. Valid until the next call.
- */
+/* Returns at most 8 bytes of the index, through a table's window; beyond the index they are zeros. Valid until the
+ * next call. */
 const uint8_t *tokens_reader_move_window(struct tokens_reader *reader, enum tokens_table table, int64_t at);
 static inline const uint8_t *tokens_reader_view(struct tokens_reader *reader, enum tokens_table table, int64_t at) {
   const struct tokens_window *window = &reader->windows[table];

@@ -151,7 +151,7 @@ static int end_sequence(struct tokens_writer *writer) {
   return STATUS_OK;
 }
 
-/* At most a buffer of ids. */
+/* Writes ids, at most one buffer of them. */
 static int put_ids(struct tokens_writer *writer, const int32_t *ids, int64_t n) {
   uint8_t *at = output_put(&writer->bin, (size_t)(n * writer->token_bytes));
   if (!at) return error_status();

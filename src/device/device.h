@@ -60,7 +60,7 @@ struct device_config {
 
 struct device_ops {
   const char *name; /* as in device.backend */
-  /* What a backend is; the rest of the program asks for these, for no backend's name. */
+  /* Properties of a backend; the rest of the program asks for these, never for a backend's name. */
   bool
       computes; /* false: nodes take their modelled times, and there are no numbers to begin with, to save or to lose */
   bool uses_node_memory;         /* where the deck has no limit, a rank's share of its node's memory is one */

@@ -69,7 +69,7 @@ static void *alloc_cpu(struct device *device, int64_t bytes, const char *what) {
 
 static void free_cpu(struct device *device, void *memory) { arena_free(cpu_of(device)->arena, memory); }
 
-/* Most runs have no use for it. */
+/* Host memory is allocated with the first call, as most runs need none. */
 static void *alloc_host_cpu(struct device *device, int64_t bytes, const char *what) {
   struct device_cpu *cpu = cpu_of(device);
   if (!cpu->host) cpu->host = arena_create("host", cpu->host_limit, cpu->poison);

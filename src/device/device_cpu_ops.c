@@ -1,4 +1,4 @@
-/* From an op of a layer table to its CPU kernels: one function an op kind and pass, one table. */
+/* Calls the CPU kernels of an op of a layer table: one function for each kind of op and pass, one table. */
 #include "device/device_cpu.h"
 
 #include "kernels.h"

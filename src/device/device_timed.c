@@ -21,7 +21,7 @@ struct device_timed {
   struct account memory, host;
 };
 
-/* What stands for a block: nobody reads or writes behind it. */
+/* Stands for a piece of memory: nobody reads or writes behind it. */
 struct block {
   int64_t bytes;
 };

@@ -208,7 +208,7 @@ static void note_node(const struct exec *x, int32_t id) {
   watchdog_note(x->step->comm, x->step->step, text);
 }
 
-/* What a micro-batch discards of the stage's layers; owned by the caller. */
+/* Lists the ops of the stage's layers that a micro-batch discards; owned by the caller. */
 static uint32_t *list_discarded(const struct plan *plan, int32_t stage, int32_t micro) {
   const struct plan_stage *s = &plan->stages[stage];
   uint32_t *discarded = MEM_NEW(uint32_t, s->n_layers);
@@ -268,7 +268,7 @@ static void run_compute(struct exec *x, int32_t id) {
   x->way->compute(x, id);
   end_node(x, id);
   x->streams[STREAM_COMPUTE].next++;
-  /* What the last compute node frees may still be leaving: it goes when the streams have drained. */
+  /* Memory that the last compute node gives back may still be sent: it is freed when the streams have drained. */
   if (get_next(x, STREAM_COMPUTE) < 0)
     x->last_compute = id;
   else
@@ -297,8 +297,8 @@ static bool run_norm(struct exec *x) {
 
 /* ---- the loop ---- */
 
-/* What a stream's node has not begun or ended for: the node on the stream that is under way, or else the first one
- * before `id` that is not done. id itself where nothing before it is missing. */
+/* Finds the node for which a stream's node has not begun or ended: the node on the stream that is under way, or else
+ * the first one before `id` that is not done. id itself where nothing before it is missing. */
 static int32_t find_missing(const struct exec *x, int32_t id) {
   const struct dag *dag = x->step->dag;
   enum stream stream = (enum stream)dag->nodes[id].stream;
@@ -324,7 +324,7 @@ static int32_t find_holder(const struct exec *x, int32_t next) {
   return at == next ? -1 : at;
 }
 
-/* What a waiting rank says to the watchdog, as comm_wait asks for it; returns the rank that it is waited of, or -1. */
+/* Describes for the watchdog what this rank waits for, as comm_wait asks; returns the rank that it waits for, or -1. */
 static int describe_wait(const struct exec *x, char text[COMM_WAIT_BYTES]) {
   int32_t next = get_next(x, STREAM_COMPUTE), holder = find_holder(x, next);
   char name[64], user[64] = "";

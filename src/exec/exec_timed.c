@@ -119,7 +119,8 @@ static bool is_stopped(struct exec *x) {
   return true;
 }
 
-/* Until a late message is looked for again: a pass that waits for it can catch up with all of its own time. */
+/* Returns the seconds until a late message is looked for again: a pass that waits for it can catch up with all of its
+ * own time. */
 static double get_nap(const struct exec *x) {
   const struct exec_stream *s = &x->streams[STREAM_COMPUTE];
   double seconds = s->next < s->n ? x->step->model.times->seconds[s->nodes[s->next]] : 0;

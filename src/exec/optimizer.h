@@ -1,4 +1,4 @@
-/* From gradient sums to new weights: the tied table's sum, per-layer norms, clipping, AdamW. */
+/* Makes new weights of gradient sums: the tied table's sum, per-layer norms, clipping, AdamW. */
 #ifndef PENSTOCK_EXEC_OPTIMIZER_H
 #define PENSTOCK_EXEC_OPTIMIZER_H
 

@@ -1,4 +1,4 @@
-/* What a rank holds for the whole run: parameters, gradients and moments of its layers, in device memory. */
+/* The state of a rank for the whole run: parameters, gradients and moments of its layers, in device memory. */
 #ifndef PENSTOCK_EXEC_RANK_STATE_H
 #define PENSTOCK_EXEC_RANK_STATE_H
 

@@ -24,7 +24,7 @@ static uint32_t get_discarded(const struct walk *walk, int32_t i) {
 
 static uint32_t get_moved(const struct walk *walk, int32_t i) { return walk->run->moved ? walk->run->moved[i] : 0; }
 
-/* Whether the hidden state after layer i is one that leaves the device. */
+/* Returns true when the hidden state after layer i leaves the device. */
 static bool moves_hidden(const struct walk *walk, int32_t i) {
   return i + 1 < walk->run->n_layers && (get_moved(walk, i + 1) >> FOOTPRINT_MOVES_HIDDEN & 1);
 }

@@ -100,7 +100,7 @@ static bool has_shapes(const struct plan *plan, const struct micro_shape *micro,
   return plan && plan->n_micro == n && !memcmp(plan->micro, micro, sizeof *micro * (size_t)n);
 }
 
-/* What the nodes take, and when the simulator has this rank's. */
+/* Prices the nodes and simulates them: when each of this rank's nodes is expected to run. */
 static void expect_graph(const struct trainer *t, struct step_graph *graph) {
   const struct dag *dag = graph->dag;
   int32_t rank = comm_get_rank(t->config.comm), first = dag->rank_offset[rank], n = dag->rank_offset[rank + 1] - first;

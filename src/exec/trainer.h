@@ -26,7 +26,7 @@ struct trainer_config {
   bool weights_only;        /* for evaluations: no gradients, no moments */
   const char *spill_folder; /* for blocks of tier disk; borrowed, NULL where the plan has none */
   const char *run;          /* the run's name, for the spill file's; borrowed */
-  /* What a device that keeps time asks for; `cost` is borrowed, NULL for others. */
+  /* Costs for a device that keeps time; borrowed, NULL for other devices. */
   const struct cost *cost;
   double time_scale; /* divides all times */
 };
@@ -70,7 +70,7 @@ struct trainer_result {
  * caller lets the ranks agree. */
 int trainer_create(const struct trainer_config *config, struct trainer **trainer);
 void trainer_destroy(struct trainer **trainer);
-/* Of a job that ends in the middle of a step: takes back what would outlive the process (its spill file). */
+/* Called when a job ends in the middle of a step: removes what would outlive the process (its spill file). */
 void trainer_abandon(struct trainer *trainer);
 
 /* Initial parameters as a function of the seed. */

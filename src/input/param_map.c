@@ -179,7 +179,7 @@ static bool parse_link(const struct param_input *in, const char *const *names, v
 
 bool param_parse_link(const struct param_input *in, void *value) { return parse_link(in, link_names, value); }
 
-/* What a link has of its own, without nodes. */
+/* Parses the keys of one way of a link, without those of nodes. */
 bool param_parse_way(const struct param_input *in, void *value) {
   static const char *const names[] = {
       [PARAMS_LINK_latency_us] = "latency_us", [PARAMS_LINK_gb_per_s] = "gb_per_s", NULL};

@@ -1,10 +1,10 @@
-/* What the parsers of single types share. For param_value.c, param_scalar.c and param_list.c. */
+/* Shared by the parsers of single types: param_value.c, param_scalar.c and param_list.c. */
 #ifndef PENSTOCK_INPUT_PARAM_PARSE_H
 #define PENSTOCK_INPUT_PARAM_PARSE_H
 
 #include "input/param_value.h"
 
-/* What a parser works on. */
+/* The input of a parser. */
 struct param_input {
   const struct param_row *row;
   const struct deck_node *node; /* the whole value, or the part of it that is looked at */

@@ -5,8 +5,7 @@
 #include "input/params.h"
 #include <stddef.h>
 
-/* What a key is held to, between the lives of a run and between the ranks of a job. Keys of token files (MIX) name
- * content: it and their weights are held to, wherever the files lie. */
+/* How a key may differ between the lives of a run and between the ranks of a job. */
 enum param_bond {
   PARAM_FIXED,      /* may not change in a run that goes on; the same on all ranks */
   PARAM_MAY_CHANGE, /* may change, and is the same on all ranks */
@@ -67,7 +66,7 @@ const struct param_row *param_find(const char *section, const char *key);
 bool param_has_choices(const struct param_row *row);
 /* True when the table has a value for the key rather than a description. */
 bool param_has_standard(const struct param_row *row);
-/* What a value may be: "a whole number, 1 or more (steps)"; owned by the caller. */
+/* Describes the values that a key allows: "a whole number, 1 or more (steps)"; owned by the caller. */
 char *param_describe(const struct param_row *row);
 /* The value of a row in params. */
 void *param_at(struct params *params, const struct param_row *row);

@@ -9,7 +9,7 @@
  * alone, adds to `mistakes` and returns false. `where` names the place of values from -D. */
 bool param_value_parse(const struct param_row *row, const struct deck_node *node, const char *where, void *value,
                        struct mistakes *mistakes);
-/* In deck syntax, on one line; parses back to the same value. Owned by the caller. */
+/* Formats a value in deck syntax, on one line; it parses back to the same value. Owned by the caller. */
 char *param_value_format(const struct param_row *row, const void *value);
 /* Frees what the value owns and zeroes it. */
 void param_value_clear(const struct param_row *row, void *value);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What params_parse works on. */
+/* The state of params_parse. */
 struct parse {
   struct params *params;
   struct mistakes mistakes;
@@ -205,7 +205,8 @@ static char *make_name(const char *deck_name) {
   return name;
 }
 
-/* What the deck gives, it means. With a table, cost.uniform may still say what messages take. */
+/* Chooses cost.source when the deck leaves it out: a table or uniform times that are given are used. With a table,
+ * cost.uniform may still say what messages take. */
 static const char *choose_cost_source(const struct params *params) {
   if (params_is_given(params, PARAM_cost_table)) return "table";
   if (params_is_given(params, PARAM_cost_profile)) return "profile";

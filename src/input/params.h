@@ -56,7 +56,7 @@ struct params_uniform {
   } times[PARAMS_TIME_COUNT];
 };
 
-/* What messages take: X(key, meaning). The node_ ones are those inside a node, where they differ. */
+/* Times of messages: X(key, meaning). */
 #define PARAMS_LINK_KEYS(X)                                                                                            \
   X(latency_us)                                                                                                        \
   X(gb_per_s)                                                                                                          \
@@ -70,7 +70,7 @@ struct params_link {
   bool given[PARAMS_LINK_COUNT];
 };
 
-/* What is recomputed: a named set, or ops by name, which are not held against the model. */
+/* The ops that are recomputed: a named set, or ops by name, which are not held against the model. */
 struct params_ops {
   int set;      /* enum params_recompute, when n is 0 */
   char **names; /* [n] */
@@ -176,7 +176,7 @@ int params_require_training(const struct params *params);
 
 /* The word that a CHOICE key has, as in the deck ("1f1b"); static. NULL when it is not set. */
 const char *params_get_choice(const struct params *params, enum param_id id);
-/* What a deck calls a value of a CHOICE key or, of pipeline.recompute, a set; static. */
+/* Returns the word of a deck for a value of a CHOICE key, or for a set of pipeline.recompute; static. */
 const char *params_name_choice(enum param_id id, int value);
 /* The model's keys as the text of a Hugging Face config.json; owned by the caller. NULL when the deck has no
  * model_type: then the model is in the file params->model.config, or there is none. */

@@ -31,7 +31,7 @@ static bool is_sound(const struct check *check, enum param_id a, enum param_id b
   return !check->broken[a] && !check->broken[b];
 }
 
-/* Whether a model type is one of the words of `family`. */
+/* Returns true when a model type is one of the words of `family`. */
 static bool belongs(const char *family, const char *model_type) {
   size_t n = strlen(model_type);
   for (const char *word = family; (word = strstr(word, model_type)) != NULL; word += n)

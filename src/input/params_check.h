@@ -1,4 +1,4 @@
-/* What single values cannot show: keys that contradict each other. */
+/* Checks of several keys together: keys that contradict each other. */
 #ifndef PENSTOCK_INPUT_PARAMS_CHECK_H
 #define PENSTOCK_INPUT_PARAMS_CHECK_H
 

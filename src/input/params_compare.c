@@ -1,4 +1,4 @@
-/* What keys are held to: the same from life to life of a run, and from rank to rank of a job. */
+/* Compares keys between the lives of a run and between the ranks of a job, as their rows say. */
 #include "input/params_compare.h"
 #include "base/error.h"
 #include "base/mem.h"
@@ -33,7 +33,7 @@ static char *format_bond(const struct params *params, enum param_id id) {
 
 /* ---- a run that goes on ---- */
 
-/* Of paths where they lead: the working directory, and the deck's folder, may be others. */
+/* Paths are compared by where they lead, as the working directory and the deck's folder may be others. */
 static char *format_for_life(const struct params *params, enum param_id id, bool names) {
   const struct param_row *row = &param_rows[id];
   bool is_path = row->type == PARAM_DECK_PATH || row->type == PARAM_PATH, set = params_is_set(params, id);
@@ -81,7 +81,7 @@ int params_compare_resume(const struct params *now, const char *used_path, bool 
 
 /* ---- the ranks of a job ---- */
 
-/* What all ranks must have of a key; owned by the caller. */
+/* Returns the text of a key that must be equal on all ranks; owned by the caller. */
 static char *format_for_ranks(const struct params *params, int id) {
   return param_rows[id].bond == PARAM_BY_RANK ? mem_strdup("") : format_bond(params, (enum param_id)id);
 }

@@ -1,4 +1,4 @@
-/* What params_compare.c and params_write.c share: paths as they lie in the file system. Internal to input. */
+/* Paths as they lie in the file system, for params_compare.c and params_write.c. Internal to input. */
 #ifndef PENSTOCK_INPUT_PARAMS_COMPARE_H
 #define PENSTOCK_INPUT_PARAMS_COMPARE_H
 

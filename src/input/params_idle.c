@@ -22,7 +22,7 @@ static bool (*const acts[PARAM_COUNT])(const struct params *p) = {
 #include "input/params.def"
 };
 
-/* Whether a value is what the key has when it is left out: nobody expects an effect of that. */
+/* Returns true when a value is the key's default: nobody expects an effect of that. */
 static bool is_default(const struct params *params, const struct params *standard, enum param_id id) {
   const struct param_row *row = &param_rows[id];
   if (!params_is_set(standard, id)) return false;

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* What is wrong with a text; units_explain says it. */
+/* Faults of a text; units_explain puts them into words. */
 enum units_fault {
   UNITS_OK,
   UNITS_NUMBER,   /* does not begin with a number */

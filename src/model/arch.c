@@ -1,4 +1,4 @@
-/* From a configuration to layers: the op tables of embedding, attention, feed-forward and head. */
+/* Makes the layers of a configuration: the op tables of embedding, attention, feed-forward and head. */
 #include "input/params.h"
 #include "model/config.h"
 

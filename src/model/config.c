@@ -35,7 +35,7 @@ static int read_activation(const json_t *value, const struct config_source *sour
   return found >= 0 ? STATUS_OK : refuse_value(source, key, value, CONFIG_ACTIVATIONS);
 }
 
-/* Whether a value is a number as the key's row has it; else that is raised. */
+/* Checks that a value is a number of the type and range in the key's row; raises a message when it is not. */
 static int check_number(const struct config_source *source, const char *name, const struct param_row *row,
                         const json_t *value) {
   struct param_range range = param_get_range(row);
@@ -152,7 +152,7 @@ static int find_model_type(const json_t *root, const struct config_source *sourc
                                  "is '%s', which is not available in this version; allowed: " CONFIG_FAMILIES, name);
 }
 
-/* What the family calls a value. */
+/* Returns the family's name of the key for a value. */
 static const char *get_name(const struct family *family, size_t offset) {
   return config_find_offset(family, offset)->name;
 }
@@ -276,7 +276,7 @@ static char *format_value(const struct config_key *key, const struct config_raw 
   return mem_format("%lld", (long long)value);
 }
 
-/* What is used of both, key by key; keys without effect may differ. */
+/* Compares two configurations key by key, those keys that are used; others may differ. */
 static int compare_raw(const struct family *family, const struct config_raw *before, const struct config_raw *now,
                        const char *source) {
   for (const struct config_key *key = config_keys; key->name; key++) {

@@ -1,4 +1,5 @@
-/* From a Hugging Face config.json to what the ops need to know: one table of keys a family. Internal to model. */
+/* Reads a Hugging Face config.json into the numbers that ops need: one table of keys for each family. Internal to
+ * model. */
 #ifndef PENSTOCK_MODEL_CONFIG_H
 #define PENSTOCK_MODEL_CONFIG_H
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Whether a word of text names the family, so that the key has been looked at and says nothing new. */
+/* Returns true when a key only names the family again, so that it needs no note. */
 static bool agrees(const json_t *root, const struct family *family, const char *name, const json_t *value) {
   if (!strcmp(name, "model_type")) return true;
   if (!strcmp(name, "architecture"))

@@ -1,4 +1,4 @@
-/* What a configuration says that has no effect here. Internal to model. */
+/* Notes about keys of a configuration that have no effect here. Internal to model. */
 #ifndef PENSTOCK_MODEL_CONFIG_NOTES_H
 #define PENSTOCK_MODEL_CONFIG_NOTES_H
 

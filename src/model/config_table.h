@@ -1,5 +1,5 @@
-/* What is known of the configurations of each family: keys that are used, keys that are refused, and words. One table
- * each. Internal to model.
+/* Configurations of each family: keys that are used, keys that are refused, and words. One table each. Internal to
+ * model.
  */
 #ifndef PENSTOCK_MODEL_CONFIG_TABLE_H
 #define PENSTOCK_MODEL_CONFIG_TABLE_H
@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-/* As messages list what is allowed. */
+/* The words that are allowed, as messages list them. */
 #define CONFIG_FAMILIES "gpt2, llama, mistral, qwen2"
 #define CONFIG_ACTIVATIONS "gelu_new, gelu_pytorch_tanh, gelu, silu, relu, relu2"
 

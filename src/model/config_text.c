@@ -21,7 +21,8 @@ static void set_int(json_t *root, const char *name, int64_t value) {
   json_object_set_new(root, name, json_integer(value));
 }
 
-/* What the configuration says itself stays as it is written: 1e-6 has no float of that value. */
+/* Sets a key that the configuration lacks. A key that it has stays as it is written: 1e-6 has no float of that value.
+ */
 static void set_real(json_t *root, const char *name, double value) {
   char text[32];
   if (json_is_number(json_object_get(root, name))) return;

@@ -44,8 +44,8 @@ struct footprint {
 
 /* n rounded up to FOOTPRINT_ALIGN. */
 int64_t footprint_round(int64_t bytes);
-/* What leaves the device between forward and backward, of what a layer keeps: a bit an activation, and one for the
- * hidden state that enters the layer. Gradients that a forward makes stay. */
+/* The activations of a layer that may leave the device between forward and backward: a bit an activation, and one for
+ * the hidden state that enters the layer. Gradients that a forward makes stay. */
 enum { FOOTPRINT_MOVES_HIDDEN = LAYER_MAX_ACTS };
 
 /* The bits that mean something for a layer: its activations, the hidden state; all that it keeps can move. */
@@ -72,7 +72,7 @@ bool footprint_is_given(const struct model *model);
  * numbers). */
 int64_t footprint_parameters(const struct model *model, const struct layer *layer);
 
-/* Of consecutive layers first .. first+n-1 that one stage holds, for one micro-batch. */
+/* Bytes of one micro-batch for consecutive layers first .. first+n-1 that one stage holds. */
 struct footprint_stage {
   int64_t keep_input, keep_weight; /* sums over layers; keep_weight includes the hidden states between the layers */
   int64_t move_input, move_weight; /* the same of what leaves the device */

@@ -19,7 +19,7 @@ struct params;
   X(LAYER_MLP, "mlp")                                                                                                  \
   X(LAYER_HEAD, "head")
 
-/* What limits the speed of an op: memory, or the arithmetic of products or of attention. */
+/* The limit on the speed of an op: memory, or the arithmetic of products or of attention. */
 enum op_bound { BOUND_MEMORY, BOUND_PRODUCTS, BOUND_ATTENTION };
 
 /* Kinds of ops: X(enum, word, bound). The word is the kind's name in files. A kind for which the function count_<word>
@@ -95,7 +95,7 @@ struct tensor {
 
 enum { LAYER_MAX_ACTS = 12, LAYER_MAX_OPS = 10, LAYER_MAX_TENSORS = 12 };
 
-/* What a layer takes by hand, in place of what its ops take: bytes, whatever the rows of a micro-batch. */
+/* Sizes of a layer given by hand, in place of those of its ops: bytes, whatever the rows of a micro-batch. */
 struct layer_sizes {
   int64_t kept;        /* of a micro-batch, from its forward to its input pass */
   int64_t kept_weight; /* of these, on to its weight pass */
@@ -116,7 +116,7 @@ struct layer {
   struct layer_sizes sizes;
 };
 
-/* What ops need to know of the configuration, whatever its family. */
+/* The numbers of a configuration that ops need, whatever its family. */
 struct model_config {
   char model_type[16];
   int64_t vocab_size, hidden, n_blocks, n_heads, n_kv_heads, head_dim, ffn;
@@ -157,8 +157,8 @@ struct model {
  * `init_std` < 0 takes the configuration's initializer_range. */
 int model_create(const char *json, const char *source, double init_std, struct model **model, char **notes);
 
-/* As model_create with model.init_std of the deck, which has the keys of this text itself or names its file: messages
- * say where a key stands in the deck, or in which line of the file. */
+/* Like model_create, with model.init_std of the deck, which has the keys of this text itself or names its file:
+ * messages say where a key stands in the deck, or in which line of the file. */
 int model_create_of_deck(const struct params *params, const char *json, struct model **model, char **notes);
 
 /* The tie that a layer has a part in, as owner or as user; NULL: none. */

@@ -1,5 +1,5 @@
-/* What an op does, counted: floating point operations and bytes moved, from its row of the layer's table. The ops of a
- * layer in a pass sum to what the layer does in it.
+/* The work of an op, counted: floating point operations and bytes moved, from its row of the layer's table. The ops
+ * of a layer in a pass sum to what the layer does in it.
  */
 #ifndef PENSTOCK_MODEL_OP_WORK_H
 #define PENSTOCK_MODEL_OP_WORK_H

@@ -68,7 +68,7 @@ enum node_kind { NODE_KINDS(X) NODE_KIND_COUNT };
 enum stream { STREAMS(X) STREAM_COUNT };
 #undef X
 
-/* Which end of a message a kind is, and of which message; both ends of one have its kind in their tag. */
+/* The end of a message that a kind is, and the message; both ends of a message have its kind in their tag. */
 enum node_end { NODE_IS_NONE, NODE_IS_SEND, NODE_IS_RECEIVE };
 /* X(enum, stage of the receive less that of the send). The two layers of a tied weight are of any two stages. */
 #define NODE_MESSAGES(X)                                                                                               \

@@ -25,7 +25,7 @@ struct plan_pace {
   int32_t forward, rebuild, input, weight;
 };
 
-/* What the forward discards of a layer's op outputs, for a range of micro-batches, and R rebuilds. */
+/* Op outputs of a layer that the forward discards for a range of micro-batches, and that R makes again. */
 struct plan_recompute {
   int32_t layer, first_micro, last_micro;
   uint32_t ops; /* bit o: op o of the layer's table */
@@ -164,10 +164,9 @@ struct plan *plan_dup(const struct plan *plan);
 void plan_destroy(struct plan **plan);
 /* Computes the hash. */
 void plan_freeze(struct plan *plan);
-/* Who holds a stage, its parameters, gradients and updates: each of its replicas. */
+/* Returns true when the rank holds the stage: its parameters, gradients and updates. Each replica does. */
 bool plan_holds(const struct plan *plan, int32_t stage, int32_t rank);
-/* Who does a micro-batch of a stage: one of those that hold it. Replica i does the micro-batches i, i + n, i + 2n, ...
- * of n replicas. */
+/* Returns the rank that computes a micro-batch of a stage: one of those that hold it. */
 int32_t plan_find_rank(const struct plan *plan, int32_t stage, int32_t micro);
 /* The first of those that hold a stage, where one speaks for all: what they hold is the same. */
 int32_t plan_get_holder(const struct plan *plan, int32_t stage);
@@ -193,11 +192,12 @@ int32_t plan_get_stage(const struct plan *plan, int32_t layer);
 /* A plan of the same shape for other micro-batches of the same count (a step's real lengths), frozen if `plan` is. */
 struct plan *plan_dup_with_micro(const struct plan *plan, const struct micro_shape *micro);
 
-/* As bytes, for the broadcast: owned by the caller. Unpack makes a plan owned by the caller, the hash included; bytes
- * that are cut short, damaged (the hash tells, if the plan is frozen) or of another version are STATUS_FAILED. */
+/* plan_pack returns the plan as bytes for the broadcast, owned by the caller. plan_unpack makes a plan owned by the
+ * caller, the hash included; bytes that are cut short, damaged (the hash tells, if the plan is frozen) or of another
+ * version are STATUS_FAILED. */
 void *plan_pack(const struct plan *plan, size_t *bytes);
 int plan_unpack(const void *data, size_t bytes, struct plan **plan);
-/* For readers of plans: sizes that can be, and offsets that go with them. STATUS_FAILED with what is wrong. */
+/* For readers of plans: check that sizes are possible and that offsets match them. STATUS_FAILED says what is wrong. */
 int plan_check_sizes(const struct plan *plan);
 int plan_check_offsets(const struct plan *plan);
 

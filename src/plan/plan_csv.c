@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-/* What can follow the number of the stage. */
+/* Words that can follow the number of the stage. */
 enum word_use { WORD_PASS, WORD_DROPPED, WORD_REPLACED };
 
 static const struct word {

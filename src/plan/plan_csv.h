@@ -30,8 +30,9 @@ struct plan_csv {
 int plan_csv_parse(const char *text, const char *name, struct plan_csv **csv);
 void plan_csv_destroy(struct plan_csv **csv);
 
-/* What must hold for n_micro micro-batches: each stage in one row; each pass of each stage and micro-batch once, after
- * those that it needs; no rows that wait for one another for ever. STATUS_MISTAKE with row, cell, action and reason. */
+/* Checks the rows for n_micro micro-batches: each stage in one row; each pass of each stage and micro-batch once,
+ * after those that it needs; no rows that wait for one another for ever. STATUS_MISTAKE with row, cell, action and
+ * reason. */
 int plan_csv_check(struct plan_csv *csv, const char *name, int32_t n_micro);
 
 /* The orders of a plan as such a text, owned by the caller. */

@@ -51,7 +51,7 @@ static int refuse(const struct checker *c, int64_t k, const char *format, ...) {
 
 static int64_t count_actions(const struct checker *c) { return c->csv->offset[c->csv->n_ranks]; }
 
-/* More stages than actions: some have none. Then every table by stage fits. */
+/* Refuses more stages than actions, as some stage would have none; so every table by stage fits. */
 static int check_extent(struct checker *c) {
   if (c->csv->n_stages <= count_actions(c)) return STATUS_OK;
   int64_t k = 0;

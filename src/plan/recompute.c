@@ -69,7 +69,7 @@ char *recompute_list_ops(const struct model *model) {
   return list;
 }
 
-/* Whether all layers of a stage discard what a set does. */
+/* Returns true when all layers of a stage discard exactly the ops of a set. */
 static bool is_set(const struct plan *plan, const struct model *model, int32_t stage, enum params_recompute set) {
   const struct plan_stage *s = &plan->stages[stage];
   for (int32_t l = s->first_layer; l < s->first_layer + s->n_layers; l++)
@@ -106,7 +106,7 @@ struct new_places {
   int32_t *place, *front;
 };
 
-/* What happens with the end of an action stays with it; what happens with its start now does with that of its R. */
+/* Moves that happen at the end of an action keep their action; those at its start now happen at the start of its R. */
 static void shift_moves(struct plan *plan, const struct new_places *new) {
   for (int32_t i = 0; i < plan->n_moves; i++) {
     struct plan_move *m = &plan->moves[i];

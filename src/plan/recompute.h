@@ -6,15 +6,16 @@
 #include "model/model.h"
 #include "plan/plan.h"
 
-/* Of one layer, the ops that a set of the deck discards, a bit an op; auto is full: as much as can be. */
+/* Returns the ops of one layer that a set of the deck discards, a bit for each op. auto is full: all that can be
+ * discarded. */
 uint32_t recompute_get_ops(const struct layer *layer, enum params_recompute set);
 /* The ops of a layer with this name. */
 uint32_t recompute_get_named_ops(const struct layer *layer, const char *name);
 
 /* Names of the ops that can be discarded, "norm, qkv, ...", each once; owned by the caller. */
 char *recompute_list_ops(const struct model *model);
-/* What the first micro-batch discards on a stage: the name of a set, or of ops, "norm, activation"; "" for nothing.
- * Owned by the caller. */
+/* Describes what the first micro-batch discards on a stage: the name of a set, or of ops, "norm, activation"; "" for
+ * nothing. Owned by the caller. */
 char *recompute_describe(const struct plan *plan, const struct model *model, int32_t stage);
 
 /* Adds to the plan: ops[n_layers] are discarded by all micro-batches of the layers of those stages for which

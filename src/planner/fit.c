@@ -30,8 +30,7 @@ static int64_t get_least(const struct plan_request *request, int64_t rows) {
   return (rows + most - 1) / most;
 }
 
-/* What to say of data.micro_batch: the largest below the one asked for that fits. More rows never need less, so halving
- * finds it. Owned by the caller. */
+/* Finds the largest data.micro_batch below the deck's that fits, and says so. */
 static char *advise_micro_batch(const char *planner, const struct plan_request *request) {
   int64_t rows = 0, high = request->micro[0].rows;
   for (int32_t i = 0; i < request->n_micro; i++) rows += request->micro[i].rows;

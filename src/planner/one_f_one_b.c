@@ -48,7 +48,7 @@ static double *at(const struct run *x, double *ends, int32_t stage, int32_t micr
   return &ends[(int64_t)stage * x->times->n_micro + micro];
 }
 
-/* Whether the next pass of a stage is a forward. */
+/* Returns true when the next pass of a stage is a forward. */
 static bool goes_forward(const struct one_f_one_b *t, int32_t s, int32_t forwards, int32_t backwards) {
   int32_t ahead = backwards + t->steady[s];
   return forwards < t->n_micro && forwards < (ahead > t->warm_up[s] ? ahead : t->warm_up[s]);

@@ -1,4 +1,4 @@
-/* As every pass takes one unit, the pipeline goes in steps: each rank picks from what was done before the step, then
+/* Every pass takes one unit, so the pipeline goes in steps: each rank picks from what was done before the step, then
  * all picks are done. A stage's passes ascend, so that counts say all about what is ready.
  */
 #include "planner/order_greedy.h"
@@ -61,7 +61,7 @@ static bool has_room(const struct greedy *g, int32_t rank, int32_t stage) {
   return g->live[rank] + 1 + kept <= g->rule->limit;
 }
 
-/* Of a rank's stages the one whose next pass of a kind is ready and comes first, -1: none. */
+/* Returns the stage of a rank whose next pass of a kind is ready and comes first, -1: none. */
 static int32_t choose_stage(const struct greedy *g, int32_t rank, enum node_kind kind, bool oldest_first) {
   int32_t best = -1;
   for (int32_t k = g->offset[rank + 1] - 1; k >= g->offset[rank]; k--) {

@@ -32,7 +32,7 @@ static const struct planner *const planners[] = {
 #undef X
         NULL};
 
-/* What "auto" means until costs can tell planners apart. */
+/* The planner that "auto" stands for. */
 static const struct planner *const auto_choice = &planner_1f1b;
 
 const struct planner *const *planner_get_all(void) { return planners; }

@@ -11,8 +11,7 @@ struct cost;
 
 enum { PLAN_ALL_STAGES = INT32_MAX };
 
-/* What is asked for. All borrowed. Planners read the deck's choices, each in its own section and `pipeline`, from
- * params; the other members are what was found out from the deck, or what one planner asks of another. */
+/* The request to a planner. All members are borrowed. */
 struct plan_request {
   const struct model *model;
   const struct params *params; /* NULL: only for planners that read nothing of it (not obscura) */
@@ -26,10 +25,10 @@ struct plan_request {
   const int64_t *device_limit;            /* [n_ranks] bytes, INT64_MAX: none; NULL: none at all */
   const int64_t *host_limit, *disk_limit; /* the same for blocks that wait in host memory, and on disk */
   bool clip;
-  /* What forwards discard. planner_run puts it into whatever plan a planner makes, unless that has its own.
-   * recompute_ops: a bit an op, [n_layers]; NULL: nothing. Planners that recompute themselves choose any part of that.
-   * recompute_stages: [n_recompute_stages] where, ascending; NULL: the first so many (PLAN_ALL_STAGES: all).
-   * recompute_as_needed is for request_plan: of these stages no more, from the first, than memory asks for.
+  /* The ops whose outputs forwards discard. planner_run puts it into whatever plan a planner makes, unless that has
+   * its own. recompute_ops: a bit an op, [n_layers]; NULL: nothing. Planners that recompute themselves choose any
+   * part of that. recompute_stages: [n_recompute_stages] where, ascending; NULL: the first so many (PLAN_ALL_STAGES:
+   * all). recompute_as_needed is for request_plan: of these stages no more, from the first, than memory asks for.
    * recompute_early: see struct plan. */
   const uint32_t *recompute_ops;
   const int32_t *recompute_stages;
@@ -47,20 +46,20 @@ struct planner {
   int (*make)(const struct plan_request *request, struct plan **plan);
   /* Lets blocks move (plan_reserve_moves), when the orders have their recomputation; NULL: none do. */
   int (*move)(const struct plan_request *request, struct plan *plan);
-  /* It decides itself what is recomputed, of what the request lets it. */
+  /* The planner decides itself what is recomputed, among the ops that the request allows. */
   bool recomputes_itself;
   bool takes_file;  /* it needs pipeline.plan_file: what the request has of a plan made elsewhere */
   int32_t n_chunks; /* stages a rank holds where the deck does not say; 0: 1, or as the file has it */
 };
 
-/* As in pipeline.planner; static. */
+/* Returns the planner's name as in pipeline.planner; static. */
 const char *planner_get_name(const struct planner *planner);
 
 /* The registry: all planners, in the order of the manual; NULL-terminated. */
 const struct planner *const *planner_get_all(void);
-/* By name; NULL when there is none. "auto" takes the best known rule (1f1b until costs exist). */
+/* Finds a planner by name; NULL when there is none. */
 const struct planner *planner_find(const char *name);
-/* Whether a stage may discard anything: what, says request->recompute_ops. */
+/* Returns true when a stage may discard anything; request->recompute_ops says which ops. */
 bool planner_may_recompute(const struct plan_request *request, int32_t stage);
 /* Runs a planner by name, puts in the recomputation, checks and freezes the plan. */
 int planner_run(const char *name, const struct plan_request *request, struct plan **plan);

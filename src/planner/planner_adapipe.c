@@ -116,7 +116,7 @@ static void try_stages(struct search *x, const struct plan_stage *stages) {
   one_f_one_b_free(&times);
 }
 
-/* By cost: as if all were discarded that may be, or nothing. */
+/* Tries a cut by cost, as if all ops that may be were discarded, or none. */
 static void try_kind(struct search *x, enum params_cut kind, bool discards, struct plan_stage *stages) {
   struct plan_request as = *x->request;
   as.partition.kind = kind;

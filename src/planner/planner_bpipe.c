@@ -64,8 +64,7 @@ static bool changes_places(const struct guests *g, int32_t i, int32_t at, bool c
   return false;
 }
 
-/* What waits, and how long, if a guest comes only after action k, or is gone before it. Such waits close no circle
- * while all of them go from what starts sooner to what starts later. INFINITY: not possible. */
+/* Returns how long an action waits if a guest comes only after action k, or is gone before it. */
 static double get_wait(const struct guests *g, int32_t i, int32_t k, bool comes_after) {
   const struct plan_move *m = &g->moves[i];
   int64_t own = g->plan->order_offset[plan_find_rank(g->plan, m->stage, m->micro)],

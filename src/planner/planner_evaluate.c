@@ -1,4 +1,4 @@
-/* What a plan would take, for planners that weigh plans against each other. */
+/* Evaluates a plan, for planners that compare plans with each other. */
 #include <math.h>
 
 #include "base/error.h"

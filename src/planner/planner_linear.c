@@ -1,4 +1,4 @@
-/* What planners with one stage a rank have in common: each order is made from its stage's warm-up count. */
+/* The common part of planners with one stage a rank: each order is made from its stage's warm-up count. */
 #include "base/error.h"
 #include "planner/planner.h"
 

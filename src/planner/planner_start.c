@@ -1,4 +1,4 @@
-/* What all planners begin with: the shape of the plan, filled in from the request. */
+/* The beginning of every planner: the shape of the plan, filled in from the request. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

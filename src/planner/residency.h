@@ -1,4 +1,5 @@
-/* Which activation blocks of a stage leave its device, and when, so that it never holds more than so many. Serial. */
+/* Chooses the blocks of activations of a stage that leave its device, and when, so that it never holds more than so
+ * many. Serial. */
 #ifndef PENSTOCK_PLANNER_RESIDENCY_H
 #define PENSTOCK_PLANNER_RESIDENCY_H
 

@@ -34,7 +34,7 @@ static int64_t count_kept(const struct stage_menu *m, const struct layer *layer,
   return f.bytes[REGION_KEEP_INPUT] + f.bytes[REGION_KEEP_WEIGHT];
 }
 
-/* Without costs all ops are taken to be alike. */
+/* Returns the seconds of ops; without costs every op counts one. */
 static double get_seconds(const struct stage_menu *m, int32_t l, uint32_t ops) {
   if (!m->request->cost) return __builtin_popcount(ops);
   return cost_get_recompute(m->request->cost, m->rank, l, ops, m->micro);
@@ -116,7 +116,7 @@ static void count_kinds(struct stage_menu *m, int32_t first, int32_t n) {
     for (int32_t u = 0; u < m->n_units[l]; u++) m->kinds[m->units[l * LAYER_MAX_OPS + u].kind].count++;
 }
 
-/* Of equal units those of the first layers. */
+/* Picks among equal units those of the first layers. */
 static void pick_ops(struct stage_menu *m, int32_t first, int32_t n, uint32_t *ops) {
   for (int32_t l = first; l < first + n; l++) {
     ops[l] = 0;

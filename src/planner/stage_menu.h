@@ -1,12 +1,13 @@
-/* What a stage may discard (of request->recompute_ops, where the request lets it), and the cheapest way to discard
- * enough of it. Serial. */
+/* The ops that a stage may discard (those of request->recompute_ops, on stages where the request allows it), and the
+ * cheapest way to discard enough. Serial.
+ */
 #ifndef PENSTOCK_PLANNER_STAGE_MENU_H
 #define PENSTOCK_PLANNER_STAGE_MENU_H
 
 #include "planner/stage_need.h"
 
 struct stage_menu; /* of one stage, on the rank where planners put it */
-/* Both are borrowed. request->cost NULL: every op counts the same. */
+/* request and needs are borrowed. request->cost NULL: every op counts the same. */
 struct stage_menu *stage_menu_create(const struct plan_request *request, const struct stage_needs *needs,
                                      int32_t stage);
 void stage_menu_destroy(struct stage_menu **menu);

@@ -27,7 +27,7 @@ int64_t stage_need_get_peak(const struct stage_need *need, int64_t discarded) {
   return need->fixed + need->copies * (need->keep - discarded) + max64(forward, discarded + need->work_backward);
 }
 
-/* What is to be discarded so that `over` bytes are saved, `each` times as much being saved. */
+/* Returns the bytes to discard of each micro-batch so that `over` bytes are saved, when `each` of them are alive. */
 static int64_t share(int64_t over, int64_t each) {
   if (over <= 0) return 0;
   return each > 0 ? (over + each - 1) / each : INT64_MAX;
@@ -163,7 +163,7 @@ static int64_t sum_under_way(int32_t stage, int32_t n_stages, int64_t enters, in
 
 static int64_t get_output(const struct stage_needs *needs, int32_t layer) { return needs->outputs[layer]; }
 
-/* What a stage's layers come to, as footprint_stage would have it. */
+/* Bytes of a stage's layers, equal to those of footprint_stage. */
 struct sums {
   int64_t keep, work_forward, work_backward, work_discarding;
 };

@@ -1,4 +1,4 @@
-/* What any stage that a partition may cut would take of a rank: time from the request's costs, memory from the
+/* Time and memory of any range of layers as a stage on a rank: time from the request's costs, memory from the
  * footprints. Serial.
  */
 #ifndef PENSTOCK_PLANNER_STAGE_NEED_H
@@ -6,7 +6,7 @@
 
 #include "planner/planner.h"
 
-/* What one stage needs in 1F1B order, of its largest micro-batch: the first two in seconds, all others in bytes. */
+/* The needs of one stage in 1F1B order, for its largest micro-batch: the first two in seconds, all others in bytes. */
 struct stage_need {
   double forward, backward; /* seconds of a micro-batch; backward without recomputation */
   int64_t fixed;            /* parameters with all that belongs to them; hidden states and gradients under way */
@@ -28,7 +28,7 @@ struct stage_needs *stage_needs_create(const struct plan_request *request);
 void stage_needs_destroy(struct stage_needs **needs);
 /* The largest of the request's micro-batches. */
 const struct micro_shape *stage_needs_get_micro(const struct stage_needs *needs);
-/* Of layers first .. first+n-1 as a stage of that many in all, on that rank. */
+/* Returns the needs of layers first .. first+n-1 as this stage on this rank. */
 struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage, int32_t rank, int32_t first,
                                   int32_t n);
 /* Seconds alone, in constant time: forward and backward of a micro-batch. */

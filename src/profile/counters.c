@@ -30,7 +30,7 @@ static const struct {
 } events[COUNTERS_COUNT] = {
     [COUNTERS_CYCLES] = {PAPI_TOT_CYC, "cycles"}, [COUNTERS_INSTRUCTIONS] = {PAPI_TOT_INS, "instructions"}};
 
-/* What the kernel allows a user to count: above 2 nothing. */
+/* Returns the level of what the kernel allows a user to count: above 2 nothing. */
 static int read_paranoid(void) {
   int value = -2;
   FILE *file = fopen("/proc/sys/kernel/perf_event_paranoid", "r");

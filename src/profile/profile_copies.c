@@ -30,8 +30,8 @@ static bool copies_way(enum profile_copy_kind kind, enum copy_way way) {
   return kind == PROFILE_COPY_BOTH || (kind == PROFILE_COPY_OUT) == (way == COPY_OUT);
 }
 
-/* From the first start to the last end. The next ones go on behind in the buffers, which come to more than caches hold
- * where there is memory for that. */
+/* Returns the seconds from the first start to the last end. Each measurement goes on where the last one ended in the
+ * buffers, which are larger than the caches where there is memory for that. */
 static double measure(struct copies *c, enum profile_copy_kind kind) {
   struct device *device = c->work->device;
   double first = INFINITY, last = 0;
@@ -63,7 +63,7 @@ static struct profile_copy measure_kind_all(struct copies *c, enum profile_copy_
   return row;
 }
 
-/* As many sizes as all ranks have room for. Collective. */
+/* Chooses as many sizes as all ranks have room for. Collective. */
 static void choose_sizes_all(struct copies *c) {
   const struct device *device = c->work->device;
   double host = -profile_get_most_all(c->work, -(double)device->ops->get_host_memory(device).limit);

@@ -1,4 +1,4 @@
-/* What times hold for, in words. */
+/* Describes in words the device that measured times hold for. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>

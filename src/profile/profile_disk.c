@@ -42,7 +42,7 @@ static void close_file(struct disk_file *file) {
   mem_free(file->data);
 }
 
-/* Both in pieces, between which the watchdog is answered. */
+/* Files are written and read in pieces, between which the watchdog is answered. */
 static int write_file(const struct profile_work *w, struct disk_file *file, int64_t bytes) {
   int error = 0;
   for (int64_t at = 0; at < bytes && !error; at += PIECE) {

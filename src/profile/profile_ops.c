@@ -1,4 +1,4 @@
-/* Which layers are measured together, and at which points in the time there is. */
+/* Chooses the layers that are measured together, and the points that there is time for. */
 #include <math.h>
 
 #include "base/bytes.h"
@@ -103,7 +103,7 @@ static double get_weight(const struct profile_work *w, int i) {
   return count_tokens(w->config->points[i]) + 0.1 * count_tokens(w->config->points[0]);
 }
 
-/* What a point may take of the time that is left until `end`. */
+/* Returns the seconds that a point may take of the time until `end`. */
 static double get_budget(const struct profile_work *w, int i, double end) {
   double weights = 0;
   for (int k = i; k < w->config->n_points; k++) weights += get_weight(w, k);

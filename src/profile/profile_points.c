@@ -1,4 +1,4 @@
-/* Which shapes of micro-batches are measured. */
+/* Chooses the shapes of micro-batches that are measured. */
 #include "profile/profile_measure.h"
 
 /* The grid's lengths: whole, half, quarter; below that an op is mostly its start. */

@@ -88,7 +88,7 @@ static void give(struct profile_run *run, enum buffer_kind kind) {
   run->buffers[kind] = NULL;
 }
 
-/* What a message would bring. */
+/* Makes the buffer that a message would fill. */
 static int receive(struct profile_run *run, enum buffer_kind kind) {
   struct device *device = run->state->device;
   int status = take(run, kind, run->boundary);
@@ -111,7 +111,7 @@ static void add_time(struct profile_run *run, struct slot *slot) {
   run->mark = now;
 }
 
-/* As the executor's: what it does for messages is part of the op. */
+/* Called after an op like the executor's: the work for messages is part of the op's time. */
 static void end_op(void *context, int32_t layer, int op, enum pass pass) {
   struct profile_run *run = context;
   comm_poll(run->work->comm);

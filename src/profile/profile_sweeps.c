@@ -29,7 +29,7 @@ static struct profile_samples *find_samples(struct sweeps *s, enum profile_sweep
   return &s->samples[s->n++];
 }
 
-/* What has passed since the last time. */
+/* Notes the seconds since the last call. */
 static void note(struct sweeps *s, enum profile_sweep_kind kind, int64_t floats) {
   double now = clock_now();
   if (floats > 0) profile_samples_add(find_samples(s, kind, floats), now - s->mark);

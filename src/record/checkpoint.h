@@ -47,8 +47,8 @@ struct checkpoint_info {
   const char *validation; /* the same of what it was evaluated on */
 };
 
-/* Which checkpoints stay: the newest (0: all), those of steps that are multiples of `every` (0: none), for good, and
- * the one of the lowest validation loss. */
+/* The checkpoints that stay: the newest (0: all), those of steps that are multiples of `every` (0: none), for good,
+ * and the one of the lowest validation loss. */
 struct checkpoint_keep {
   int64_t newest, every;
 };
@@ -73,17 +73,16 @@ int checkpoint_set_best(const char *folder, int64_t step, double loss, struct ch
  * their hashes. Temporary files are deleted, and files that a save had in hand when it was killed. Collective. */
 int checkpoint_find_all(struct comm *comm, const char *folder, char **path, int64_t *step);
 
-/* As checkpoint_find_all, of a folder that another job may write into: only what the index lists counts, and nothing is
- * removed. Where nothing is whole it is STATUS_MISTAKE, with the folder. Collective. */
+/* Like checkpoint_find_all, for a folder that another job may write into: only files in the index count, and nothing
+ * is removed. STATUS_MISTAKE names the folder when no checkpoint is whole. Collective. */
 int checkpoint_find_listed_all(struct comm *comm, const char *folder, char **path);
 
-/* What a checkpoint says of where it comes from, for a run that would go on from it: texts, owned, NULL where an older
- * file has none. */
+/* The origin of a checkpoint, for a run that would go on from it: texts, owned, NULL where an older file has none. */
 struct checkpoint_origin {
   char *model, *data, *validation;
 };
-/* Of a file that has been found good. One rank; the origin is freed with checkpoint_fini_origin, also after a failure.
- */
+/* Reads the origin of a checkpoint that has been found good. One rank calls it; the origin is freed with
+ * checkpoint_fini_origin, also after a failure. */
 int checkpoint_read_origin(const char *path, struct checkpoint_origin *origin);
 void checkpoint_fini_origin(struct checkpoint_origin *origin);
 

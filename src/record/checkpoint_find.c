@@ -75,7 +75,7 @@ static int find_newest(const char *folder, struct checkpoint_vigil *vigil, char 
   if (checkpoint_index_read(folder, &index)) log_warn("%s", error_text());
   scan_folder(folder, &index, &unlisted);
   *path = find_listed(folder, &index, vigil, step, &n_damaged);
-  /* With a whole one in hand: what a killed save has left may be all that there is. */
+  /* Clean only when a whole checkpoint has been found: files of a killed save may be all that there is. */
   if (*path && checkpoint_keep_clean(folder, &index)) log_warn("%s", error_text());
   if (!*path) *path = find_unlisted(folder, &unlisted, vigil, step);
   n_damaged += unlisted.n;
@@ -87,7 +87,7 @@ static int find_newest(const char *folder, struct checkpoint_vigil *vigil, char 
                      n_damaged, folder);
 }
 
-/* Only looks: nothing is removed. */
+/* Finds the newest checkpoint of the index; removes nothing. */
 static int find_newest_listed(const char *folder, struct checkpoint_vigil *vigil, char **path, int64_t *step) {
   struct checkpoint_index index;
   int64_t n_damaged = 0;

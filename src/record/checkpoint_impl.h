@@ -1,4 +1,4 @@
-/* What the parts of checkpoint share. Only for store/checkpoint*.c. */
+/* Shared by the parts of checkpoint. Only record/checkpoint*.c include it. */
 #ifndef PENSTOCK_RECORD_CHECKPOINT_IMPL_H
 #define PENSTOCK_RECORD_CHECKPOINT_IMPL_H
 
@@ -81,9 +81,9 @@ struct checkpoint_entry {
   double best_loss; /* that, when it is */
 };
 
-/* Beside the files that are listed, those that a save has in hand: the one that it is about to list, and those that it
- * has taken off the list and not removed yet. Should it be killed in between, the next life knows them and removes
- * them; a file that the index does not name at all is nobody's to remove. */
+/* The index names, beside the files that are listed, the files that a save works on: the one that it is about to
+ * list, and those that it has taken off the list and not removed yet. Should it be killed in between, the next life
+ * knows them and removes them; a file that the index does not name at all is nobody's to remove. */
 struct checkpoint_index {
   struct checkpoint_entry *entries; /* in ascending steps */
   int64_t n;

@@ -19,7 +19,7 @@ static const char LOOSE[] = "# loose: ";
 /* A name leads nowhere else than into the folder. */
 static bool is_name(const char *name) { return *name && !strchr(name, '/') && name[0] != '.'; }
 
-/* What may stand behind the name; words of a newer program are passed over. */
+/* Parses the words behind a name; those of a newer program are skipped. */
 static bool parse_words(char *words, struct checkpoint_entry *entry) {
   char *rest;
   for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {

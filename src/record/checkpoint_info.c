@@ -1,4 +1,4 @@
-/* What a checkpoint says of itself: the attributes of its file. */
+/* Attributes of a checkpoint file: what it says about itself. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>

@@ -1,5 +1,6 @@
-/* Which checkpoints stay, and how others go: first off the list, then off the disk, so that what is listed is there. A
- * file that is between the two is named in the index, and whoever is killed there leaves the rest to the next life.
+/* Decides which checkpoints stay. Others are removed from the list first and from the disk after that, so that every
+ * listed file is there. A file that is between the two is named in the index, and whoever is killed there leaves the
+ * rest to the next life.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -113,7 +113,7 @@ static float *find_copy(const struct load *load, const struct checkpoint_slot *s
   return NULL;
 }
 
-/* What this rank reads: the arrays of its layers, and what it has a copy of. */
+/* Lists what this rank reads: the arrays of its layers, and of tensors that it has a copy of. */
 static struct checkpoint_job *list_jobs(const struct load *load, int64_t *n, int64_t **bytes) {
   struct checkpoint_job *jobs =
       MEM_NEW(struct checkpoint_job, load->n_slots + CHECKPOINT_SETS * CHECKPOINT_MOST_COPIES);
@@ -131,7 +131,7 @@ static struct checkpoint_job *list_jobs(const struct load *load, int64_t *n, int
   return jobs;
 }
 
-/* What tells a file from another: its step, its seed, and the hashes of the first and the last of its arrays. */
+/* Identifies a file by its step, its seed, and the hashes of the first and the last of its arrays. */
 static int identify(const struct load *load, const struct checkpoint_info *info, char *text, size_t size) {
   const int64_t ends[2] = {0, load->n_slots - 1};
   uint64_t hash = 0;

@@ -44,12 +44,12 @@ struct comparison {
 
 /* Puts it into a trace in the place of an earlier one. */
 int comparison_write(struct h5_file *file, const struct comparison *comparison);
-/* From one trace to another that has none; nothing where there is none. */
+/* Copies the comparison of one trace to another that has none; does nothing when there is none. */
 int comparison_copy(struct h5_file *from, struct h5_file *to);
 /* Takes an earlier life's out of a trace: the run goes on. */
 int comparison_clear(struct h5_file *file);
-/* Of a trace.h5; one that has none yet (the run goes on, or was killed) gives n_steps 0. Owned by the caller, also
- * after a failure. */
+/* Reads the comparison of a trace.h5; a trace that has none yet (the run goes on, or was killed) gives n_steps 0.
+ * Owned by the caller, also after a failure. */
 int comparison_read(const char *path, struct comparison *comparison);
 void comparison_fini(struct comparison *comparison);
 

@@ -65,7 +65,7 @@ static void format_row(const struct metrics_row *row, char *text, size_t size) {
   snprintf(text + at, size - at, "\n");
 }
 
-/* What is no number, and what JSON has no word for (infinity), is left out. */
+/* Formats a row as a JSON object. A value that is no number, or infinite (JSON has no word for it), is left out. */
 static void format_object(const struct metrics_row *row, char *text, size_t size) {
   size_t at = 0;
   for (int c = 0; c < N_COLUMNS; c++) {
@@ -229,8 +229,7 @@ static void warn_odd(const char *path, const struct line *odd, int64_t n) {
            n == 1 ? "" : "s", bytes, odd->text);
 }
 
-/* What stays of the lines behind the header. Rows of later steps go, and nothing else; columns that the file did not
- * have yet are added, empty, to the rows that have all of its own. */
+/* Chooses which lines behind the header stay. */
 static void keep_rows(const char *path, const char *rest, int64_t last_step, int n_fields, const char *commas,
                       struct kept *kept) {
   struct line line, odd = {0};
@@ -284,7 +283,7 @@ static int put_content(const char *path, const char *old, struct kept *kept) {
   return disk_write_text(path, kept->text);
 }
 
-/* What stands behind a zero byte is out of reach (a file system that lost power leaves such); it stays under another
+/* Text behind a zero byte cannot be read (a file system that lost power leaves such); the file is kept under another
  * name. */
 static int keep_unreadable(const char *path, const char *text) {
   struct stat found;

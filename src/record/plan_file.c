@@ -249,7 +249,7 @@ static int write_tables(struct h5_file *file, const struct plan_file_content *co
   return status ? status : write_peaks(file, content->dag);
 }
 
-/* What the numbers in columns `op` and `act` stand for. */
+/* Writes the names that the numbers in columns `op` and `act` stand for. */
 static int write_names(struct h5_file *file, const struct model *model) {
   char *ops = model_format_names(model, MODEL_OPS), *acts = model_format_names(model, MODEL_ACTS);
   int status = h5_write_text(file, "/costs/op", "names", ops);

@@ -22,7 +22,7 @@ struct plan_file_cost {
   int64_t bytes_kept; /* of its outputs, to the backward */
 };
 
-/* What a simulator says of a plan. */
+/* The prediction of a plan. */
 struct plan_file_prediction {
   const double *start_s, *end_s; /* [n_nodes] */
   const int32_t *after;          /* [n_nodes] the node whose end let a node start, -1: none */
@@ -76,7 +76,7 @@ struct plan_file_move {
   int8_t tier; /* enum plan_tier */
   int32_t out_start, out_end, in_start, peer, peer_start, peer_end, disk_start, disk_end;
 };
-/* What of a layer's activations is part of a block. */
+/* An activation of a layer that is part of a block of activations. */
 struct plan_file_moved {
   int32_t layer, act; /* act: its place in the layer's table; -1: the hidden state that enters the layer */
 };
@@ -85,7 +85,7 @@ struct plan_file_limit {
   int64_t device_bytes, host_bytes, disk_bytes; /* -1: none */
 };
 
-/* What a reader wants of plan.h5; /nodes is read by trace_read_nodes with step 0. */
+/* The content of plan.h5 for readers; /nodes is read by trace_read_nodes with step 0. */
 struct plan_file {
   char *planner, *deck, *model_json;
   int32_t version;

@@ -1,4 +1,4 @@
-/* Up to version 4 plan.h5 had no group /plan: its tables for people are all there is of the plan. */
+/* Makes a plan of the tables for people: up to version 4 plan.h5 had no group /plan. */
 #include "record/plan_file_tables.h"
 
 #include <stdlib.h>

@@ -233,7 +233,7 @@ static int read_all(struct h5_file *file, const char *path, struct profile *prof
   return status;
 }
 
-/* What is no HDF5 file at all was never a profile; an empty one may be what a full disk left of it. */
+/* Checks that the file is HDF5. Another file was never a profile; an empty one may be left by a full disk. */
 static int check_kind(const char *path) {
   static const unsigned char signature[8] = "\x89HDF\r\n\x1a\n";
   unsigned char start[sizeof signature];

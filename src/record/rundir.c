@@ -29,7 +29,7 @@ char *rundir_path(const struct rundir *dir, const char *name) { return mem_forma
 
 static bool starts_with(const char *text, const char *start) { return !strncmp(text, start, strlen(start)); }
 
-/* What STATUS says; without one, whether a run was ever here. An empty one says nothing. */
+/* Reads STATUS; without one, finds whether a run was ever here. An empty STATUS counts as none. */
 static int read_state(const struct rundir *dir, enum run_state *state) {
   char *path = rundir_path(dir, "STATUS"), *manifest = rundir_path(dir, "manifest.txt"), *text;
   int status = disk_read_text(path, &text);
@@ -63,7 +63,7 @@ static int read_last_step(const struct rundir *dir, int64_t *step) {
   return status;
 }
 
-/* What cannot be replaced is found before anything else is. */
+/* Checks that all files can be replaced, before any of them is. */
 static int check_targets(const struct rundir *dir) {
   int status = STATUS_OK;
   for (int i = 0; i < N_WHOLE && !status; i++) {
@@ -74,8 +74,8 @@ static int check_targets(const struct rundir *dir) {
   return status;
 }
 
-/* Of a start that fails before the caller has the folder: the STATUS of the life before must not stand. Keeps the
- * message. */
+/* Writes STATUS for a start that fails before the caller has the folder, so that the STATUS of the life before does
+ * not stand. Keeps the message. */
 static void note_failure(const struct rundir *dir, int status) {
   char *reason = mem_strdup(error_text()), *text = mem_format("FAILED %s", reason);
   (void)rundir_write_status(dir, text);
@@ -157,7 +157,7 @@ int rundir_join(const char *path, const struct rundir_token *token, double patie
   }
 }
 
-/* What is removed as of a broken save, should it stay. */
+/* Makes the path of a trial file. Should it stay, it is removed like a file of a broken save. */
 static char *make_mark_path(const struct rundir *dir, const char *name) {
   return mem_format("%s/%s/index.txt.seen.tmp", dir->path, name);
 }
@@ -295,7 +295,7 @@ bool rundir_take_stop(struct rundir *dir) {
   return there;
 }
 
-/* As disk_write_text, in the folder that is open. Returns 0 or errno. */
+/* Like disk_write_text, in the folder that is open. Returns 0 or errno. */
 static int write_whole(int folder, const char *name, const char *text) {
   char *temporary = mem_format("%s.tmp", name);
   int descriptor = openat(folder, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

@@ -16,7 +16,7 @@ enum {
   RUNDIR_STALE_SECONDS = 1800, /* and one of another job on another host as that of a dead one */
 };
 
-/* What a folder is recognized by on the other ranks: the name and the content of its lock. */
+/* Identifies a folder on the other ranks: the name and the content of its lock. */
 struct rundir_token {
   char name[64], text[640];
 };
@@ -36,8 +36,8 @@ struct rundir_poll {
 int rundir_open(const char *path, const struct rundir_poll *poll, struct rundir **dir, enum run_state *state,
                 int64_t *last_step);
 struct rundir_token rundir_get_token(const struct rundir *dir);
-/* On another rank: the folder at `path` as this rank sees it, when it is the one that rank 0 has opened. Waits up to
- * `patience` seconds for it to appear, as on network file systems. STATUS_MISTAKE says what is there instead. */
+/* For other ranks than 0: opens the folder at `path` as this rank sees it, when it is the one that rank 0 has opened.
+ */
 int rundir_join(const char *path, const struct rundir_token *token, double patience, const struct rundir_poll *poll,
                 struct rundir **dir);
 /* Finds out whether all ranks see one folder within the run folder, which may lie elsewhere (a link, a mount): rank 0
@@ -54,7 +54,7 @@ int rundir_begin(struct rundir *dir);
 void rundir_close(struct rundir **dir);
 /* Path of a file in the folder ("trace.h5"); owned by the caller. Any rank. */
 char *rundir_path(const struct rundir *dir, const char *name);
-/* Whether the path still leads to the folder that was opened, and its lock is this run's: called before files are
+/* Checks that the path still leads to the folder that was opened, and its lock is this run's: called before files are
  * written there by name. STATUS_FAILED says what became of it. Cheap. */
 int rundir_check(const struct rundir *dir);
 /* True when the file `stop` is there (it is removed). */

@@ -1,9 +1,9 @@
-/* Who holds the lock of a run folder, and whether that one can still be running.
+/* Finds who holds the lock of a run folder, and whether that process can still be running.
  *
- * A holder on this host is asked of the kernel. One on another host can only be judged by its sign of life, the time of
- * its lock file, which a thread of it renews every RUNDIR_BEAT_SECONDS whatever it computes. After a crash of a node
- * the batch system starts the same job again elsewhere: its own earlier life is believed dead sooner than a stranger
- * is, but never while it beats, since two runs of one job may have been given one folder by mistake.
+ * A holder on this host is asked of the kernel. One on another host can only be judged by its sign of life, the time
+ * of its lock file, which a thread of it renews every RUNDIR_BEAT_SECONDS whatever it computes. After a crash of a
+ * node the batch system starts the same job again elsewhere: its own earlier life is believed dead sooner than a
+ * stranger is, but never while it beats, since two runs of one job may have been given one folder by mistake.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +22,7 @@
 #include "record/rundir_impl.h"
 #include "store/disk.h"
 
-/* What batch systems tell a job. The number of a task tells the jobs of an array apart where they share one id; the
- * count of starts, where there is one, tells lives of a job apart. The first system that is there counts. */
+/* Variables that batch systems set for a job. */
 static const struct {
   const char *id, *task, *starts;
 } batch_systems[] = {

@@ -1,4 +1,4 @@
-/* What the parts of rundir share. Only for store/rundir*.c and record/metrics.c. */
+/* Shared by the parts of rundir. Only record/rundir*.c and record/metrics.c include it. */
 #ifndef PENSTOCK_RECORD_RUNDIR_IMPL_H
 #define PENSTOCK_RECORD_RUNDIR_IMPL_H
 
@@ -23,7 +23,7 @@ struct rundir {
 
 /* ---- rundir_holder.c ---- */
 
-/* Who holds a lock, as its file says. */
+/* The holder of a lock, as its file names it. */
 struct rundir_holder {
   char host[256];
   long pid;
@@ -35,7 +35,7 @@ struct rundir_holder {
 void rundir_describe_self(struct rundir_holder *self);
 /* False when the text is no lock file's. */
 bool rundir_parse_holder(const char *text, struct rundir_holder *holder);
-/* Whether the holder of a lock file can still be running; may wait up to RUNDIR_SILENT_SECONDS to find out,
+/* Returns true when the holder of a lock file can still be running; may wait up to RUNDIR_SILENT_SECONDS to find out,
  * with poll NULL never. */
 bool rundir_is_alive(const char *path, const struct rundir_holder *holder, const struct rundir_poll *poll);
 
@@ -45,7 +45,7 @@ bool rundir_is_alive(const char *path, const struct rundir_holder *holder, const
 int rundir_lock(struct rundir *dir, const struct rundir_poll *poll);
 /* Removes the lock, if it is still the own one. */
 void rundir_unlock(struct rundir *dir);
-/* Of a folder that is there and that nobody opens: STATUS_MISTAKE when a job holds its lock. */
+/* Checks a folder that is there and that this process does not open: STATUS_MISTAKE when a job holds its lock. */
 int rundir_check_lock(const char *path);
 /* The lock of this run is in its folder. */
 bool rundir_holds_lock(const struct rundir *dir);

@@ -201,7 +201,7 @@ int rundir_lock(struct rundir *dir, const struct rundir_poll *poll) {
   return error_raise(STATUS_STOPPED, "%s: other jobs keep taking the lock of this folder; start again", dir->path);
 }
 
-/* By the file itself on rank 0; on others, which did not make it, by its text. */
+/* Rank 0 knows its lock by the file itself; other ranks, which did not make it, by its text. */
 bool rundir_holds_lock(const struct rundir *dir) {
   struct stat found;
   char text[sizeof dir->token.text] = "";

@@ -63,7 +63,8 @@ static void cut_wait(struct walk *w, int32_t u, double until, struct step_gap *g
   }
 }
 
-/* Of the way of a block only the time is offload that the rest of what the node needs leaves. */
+/* Cuts idle time that ends with a block of activations: only the time after everything else that the node needs is
+ * there counts as offload. */
 static void cut_block(struct walk *w, struct step_gap *gap) {
   const struct step_view *v = w->view;
   int32_t block = gap->after, need = step_view_find_need(v, gap->node, STREAM_COMPUTE, STREAM_COPY_OUT), way = block;

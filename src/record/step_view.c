@@ -69,7 +69,7 @@ void step_view_init_graph(struct step_view *v, const struct dag *dag, int32_t n_
 
 /* ---- rows ---- */
 
-/* What a view of rows owns. */
+/* The arrays that a view of rows owns. */
 struct step_arrays {
   struct dag_node *nodes;
   double *start, *end;
@@ -186,8 +186,8 @@ static bool map_after(struct step_view *v) {
   return known;
 }
 
-/* Of what a node needs and the one before it on its stream, what ended last; a receive that was posted before its send
- * began comes after that. */
+/* Guesses which node let a node start: among those that it needs and the one before it on its stream, the one that
+ * ended last. A receive that was posted before its send began comes after that. */
 static int32_t guess_before(const struct step_view *v, int32_t i, int32_t before) {
   int32_t need = step_view_find_need(v, i, STREAM_COMPUTE, STREAM_COUNT), match = v->match[i];
   if (match >= 0 && v->start[match] > v->start[i]) return match;
@@ -223,7 +223,8 @@ static int32_t find_node(const struct step_view *v, int kind, int32_t rank, int3
   return rank < 0 || v->nodes[*slot].rank == rank ? *slot : -1;
 }
 
-/* Of a rank's nodes of no micro-batch, the one of this kind, and of this layer if both have one, that ends last. */
+/* Finds the node that ends last among a rank's nodes of no micro-batch of this kind, and of this layer if both have
+ * one. */
 static int32_t find_shared(const struct step_view *v, int kind, int32_t rank, int32_t layer) {
   int32_t last = -1;
   if (rank < 0 || rank >= v->n_ranks) return -1;

@@ -15,7 +15,7 @@ struct step_view {
   const double *start, *end; /* seconds */
   const int32_t *after;      /* the node whose end let a node start; -1: none, or not known */
   const int32_t *match;      /* the other end of a message; -1: none (of rows: of a receive alone) */
-  /* What a node needs: edges to node v are edge_from[in_offset[v]] to edge_from[in_offset[v + 1] - 1]. */
+  /* The nodes that a node needs: edges to node v are edge_from[in_offset[v]] to edge_from[in_offset[v + 1] - 1]. */
   const int64_t *in_offset;
   const int32_t *edge_from;
   const struct node_row *rows; /* that it was made of, borrowed; NULL: of a graph */
@@ -40,7 +40,7 @@ void step_view_init_rows(struct step_view *view, const struct node_row *rows, in
                          bool recompute_early);
 void step_view_fini(struct step_view *view);
 
-/* Of what a node needs, on streams from `first` to before `end`, what ends last; -1: nothing. */
+/* Returns the node that ends last among those that a node needs, on streams from `first` to before `end`; -1: none. */
 int32_t step_view_find_need(const struct step_view *view, int32_t node, enum stream first, enum stream end);
 
 #endif

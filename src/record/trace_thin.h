@@ -7,15 +7,16 @@
 
 struct h5_file;
 
-/* Of the steps of a table that stay: up to `first`, from `last` on, and those between that are multiples of `every`. */
+/* The steps of a table that stay: those up to `first`, those from `last` on, and between them the multiples of `every`.
+ */
 struct trace_choice {
   int64_t first, last, every;
   int64_t n_last; /* steps from `last` on */
 };
 bool trace_choice_keeps(const struct trace_choice *choice, int64_t step);
-/* For n ascending steps of which at most `most` are to stay, at least the last one: up to TRACE_LAST_STEPS last ones, a
- * few first ones, and as many between as there is room for, at a distance that is a power of two and at least `every`,
- * that of the last time: what stayed then lies no closer. */
+/* Chooses at most `most` of n ascending steps to stay, at least the last one: up to TRACE_LAST_STEPS last ones, a few
+ * first ones, and between them as many as there is room for. Their distance is a power of two and at least `every`,
+ * the distance of the last choice, so that they are among the steps that stayed then. */
 struct trace_choice trace_choose(const int32_t *steps, int64_t n, int64_t most, int64_t every);
 
 /* Writes a file with what stays of `old`, a quarter of `limit` bytes or less (more where one step alone takes more),

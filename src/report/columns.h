@@ -26,8 +26,8 @@ void columns_add(struct columns *columns, double start_s, double end_s, int clas
  * it. */
 void columns_choose(const struct columns *columns, int *chosen);
 
-/* Which of its rank's stages a stage is, from 0 in ascending order: [*n_stages], owned by the caller. *n_chunks: the
- * most stages of a rank. */
+/* Returns for each stage its place among the stages of its rank, from 0 in ascending order: [*n_stages], owned by the
+ * caller. *n_chunks: the most stages of a rank. */
 int32_t *columns_find_chunks(const struct node_row *rows, int64_t n_rows, int32_t *n_stages, int32_t *n_chunks);
 
 #endif

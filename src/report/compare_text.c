@@ -31,7 +31,7 @@ static const char *format_ratio(double predicted, double measured, char text[MOS
   return text;
 }
 
-/* Of a whole step four digits are enough. */
+/* Formats the seconds of a whole step with four digits. */
 static const char *format_step(double seconds, char text[MOST_TEXT]) {
   if (isfinite(seconds))
     snprintf(text, MOST_TEXT, "%.*f", seconds < 0.01 ? 3 : seconds < 0.1 ? 2 : 1, seconds * 1e3);
@@ -103,7 +103,7 @@ static void print_op(FILE *out, const struct comparison *c, const struct layer *
   fputc('\n', out);
 }
 
-/* What passes take beyond their ops: messages that are moved on between ops, buffers. */
+/* Prints the time of passes beyond their ops: messages that are moved on between ops, buffers. */
 static void print_rest(FILE *out, const struct comparison *c) {
   double passes = 0, ops = 0;
   for (int64_t i = 0; i < c->n_kinds; i++) {

@@ -51,7 +51,7 @@ static int add_timeline(struct picture *p, const char *title, const char *path, 
   return STATUS_OK;
 }
 
-/* What was measured is worth seeing without what was predicted. */
+/* A measurement is drawn without its prediction when the plan cannot be read. */
 static int forgive_plan(int status, const char *trace) {
   if (!status || !trace) return status;
   log_warn("%s; the picture lacks what was predicted", error_text());

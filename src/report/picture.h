@@ -1,4 +1,4 @@
-/* What the pictures of a run or plan are drawn from, and the files they are drawn into. Serial. */
+/* The data that pictures of a run or plan are drawn from, and the files that they are drawn into. Serial. */
 #ifndef PENSTOCK_REPORT_PICTURE_H
 #define PENSTOCK_REPORT_PICTURE_H
 
@@ -24,7 +24,7 @@ void picture_fini(struct picture *picture);
 /* Seconds of the longest timeline: all are drawn to one scale. */
 double picture_get_seconds(const struct picture *picture);
 
-/* What the ranks do, as text: the table for a plan that has not run. Owned by the caller. */
+/* Returns the ranks' actions as text, for a plan that has not run; owned by the caller. */
 char *picture_format(const struct picture *picture);
 
 /* The writers leave errors of the stream to whoever closes it.

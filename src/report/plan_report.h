@@ -1,5 +1,5 @@
-/* What a plan will do, as text and as JSON: stages, memory by kind, predicted times, a picture; and a table of several
- * planners. Serial.
+/* Reports what a plan will do, as text and as JSON: stages, memory by kind, predicted times, a picture; and a table
+ * of several planners. Serial.
  */
 #ifndef PENSTOCK_REPORT_PLAN_REPORT_H
 #define PENSTOCK_REPORT_PLAN_REPORT_H
@@ -65,7 +65,7 @@ struct plan_choice {
   int64_t peak_bytes;  /* of the rank that needs most */
   int32_t n_recompute; /* stages that recompute */
 };
-/* Those with a plan first, the fastest first. */
+/* Sorts the choices: those with a plan first, the fastest of them first. */
 void plan_report_sort(struct plan_choice *choices, int n);
 char *plan_report_format_choices(const struct plan_choice *choices, int n);
 

@@ -88,7 +88,7 @@ static void print_place(FILE *out, const struct dag_swap *swap) {
     fprintf(out, "%s\n", plan_tier_get_name((enum plan_tier)swap->tier));
 }
 
-/* What leaves its device between forward and backward; nothing where nothing does. */
+/* Prints what leaves its device between forward and backward; prints nothing when nothing does. */
 static void print_moves(FILE *out, const struct plan_report *r) {
   struct dag_swap *swaps;
   int32_t n = dag_summarize_moves(r->plan, r->model, &swaps);
@@ -135,7 +135,7 @@ static void print_pool(FILE *out, const struct plan_report *r, int32_t rank, enu
     fprintf(out, "  %10.2f", (double)limit / MIB);
 }
 
-/* What blocks wait in, where that is host memory or disk. */
+/* Prints the host memory and disk in which blocks of activations wait. */
 static void print_pools(FILE *out, const struct plan_report *r) {
   bool any = false;
   for (int32_t k = 0; k < r->plan->n_moves; k++) any |= r->plan->moves[k].tier != PLAN_TIER_RANK;

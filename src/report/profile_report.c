@@ -114,7 +114,7 @@ static void print_sweeps(FILE *out, const struct profile *p) {
   }
 }
 
-/* Of all pairs inside a node, or across, the middle one and the slowest. */
+/* Prints the median and the slowest pair of ranks, inside a node or across nodes. */
 static void print_link(FILE *out, const struct profile *p, bool across, int64_t bytes) {
   double slowest = 0, sum = 0;
   int n = 0;

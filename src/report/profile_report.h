@@ -1,4 +1,4 @@
-/* What was measured of a device, for people and programs. Serial. */
+/* Reports the measurements of a device, for people and programs. Serial. */
 #ifndef PENSTOCK_REPORT_PROFILE_REPORT_H
 #define PENSTOCK_REPORT_PROFILE_REPORT_H
 

@@ -195,7 +195,7 @@ static int read_status(struct report *r) {
   return status;
 }
 
-/* What the run's end left of predicted beside measured. The names of ops are those of the model of plan.h5. */
+/* Reads the comparison of predicted with measured that the end of the run has written. */
 static int read_comparison(const char *trace, const struct plan_file *plan, struct report *r) {
   int status = comparison_read(trace, &r->comparison);
   if (status || r->comparison.n_steps == 0) return status;

@@ -99,7 +99,7 @@ struct report {
 int report_read(const char *folder, int64_t steps, struct report *report);
 void report_fini(struct report *report);
 
-/* Whether any of these ranks has some of a later part. */
+/* Returns true when any of these ranks has a later part. */
 bool report_has_later_parts(const struct report_rank *ranks, int32_t n_ranks);
 
 /* The report as text; owned by the caller. */

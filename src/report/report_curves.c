@@ -1,5 +1,5 @@
-/* What metrics.csv has, as curves over the steps. Each is an SVG of its own, so that they flow with the width of the
- * page. */
+/* Draws metrics.csv as curves over the steps.
+ */
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>

@@ -45,7 +45,7 @@ static int find_code(struct codes *codes, const struct timeline *t, int64_t row)
   return codes->n++;
 }
 
-/* Nothing for 0. */
+/* Writes a number; nothing for 0. */
 static void write_number(FILE *out, int64_t number) {
   char text[16];
   int n = 0;

@@ -90,7 +90,7 @@ static json_t *make_comparison(const struct comparison *c) {
   return root;
 }
 
-/* Those whose blocks move. */
+/* Lists the stages whose blocks of activations move. */
 static json_t *make_stages(const struct report *r) {
   json_t *stages = json_array();
   for (int32_t s = 0; s < r->n_stages; s++) {

@@ -1,4 +1,4 @@
-/* What a report says, as tables of a page. */
+/* Writes a report as tables of a page. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static void write_ranks(FILE *out, const struct report_rank *ranks, int32_t n, d
   close_table(out);
 }
 
-/* In the words of a prediction. */
+/* Writes idle time in the words of a prediction. */
 static void write_idle(FILE *out, const struct report_rank *ranks, int32_t n, double step) {
   fputs("<th>rank</th>", out);
 #define X(name, meaning) fprintf(out, "<th title=\"%s\" colspan=\"2\">%s</th>", meaning, #name);

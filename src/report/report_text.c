@@ -126,7 +126,7 @@ static void print_moved(FILE *out, int32_t number, double blocks, double bytes, 
     fprintf(out, "        -\n");
 }
 
-/* What blocks waited in, where they did so in host memory or on disk. */
+/* Prints the host memory and disk in which blocks of activations waited. */
 static void print_pools(FILE *out, const struct report *r) {
   bool any = false;
   for (int32_t i = 0; i < r->n_ranks; i++) any |= r->ranks[i].host_bytes > 0 || r->ranks[i].disk_bytes > 0;
@@ -143,7 +143,7 @@ static void print_pools(FILE *out, const struct report *r) {
   }
 }
 
-/* What moves; nothing where nothing does. */
+/* Prints what leaves its device; prints nothing when nothing does. */
 static void print_blocks(FILE *out, const struct report *r) {
   static const char head[] = "  blocks out         MiB          ms  exposed ms    hidden";
   double all = 0;

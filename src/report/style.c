@@ -6,7 +6,7 @@
 #include "plan/plan.h"
 #include "report/timeline.h"
 
-/* What is not a kind of node: name, in a light theme, in a dark one. */
+/* Colours of other things than kinds of nodes: name, colour in a light theme, in a dark one. */
 static const struct colour {
   const char *name, *light, *dark;
 } colours[] = {{"text", "#222222", "#dddddd"},    {"quiet", "#666666", "#a0a0a0"},  {"page", "#ffffff", "#16181c"},

@@ -40,7 +40,7 @@ struct ticks ticks_make_log(double low, double high, int most) {
 }
 
 void ticks_widen(double *low, double *high, int most) {
-  /* What is wider may need larger steps, which make it wider again. */
+  /* A wider range may need larger steps, which make it wider again. */
   for (double step = 0, next; (next = find_step(*high - *low, most)) > step * (1 + 1e-9);) {
     step = next;
     *low = floor(*low / step + 1e-9) * step;

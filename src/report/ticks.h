@@ -12,7 +12,7 @@ struct ticks {
   double step;           /* between two; 0: logarithmic */
 };
 
-/* At most `most` (up to TICKS_MOST) within low..high; low < high. */
+/* Makes at most `most` ticks (up to TICKS_MOST) within low..high; low < high. */
 struct ticks ticks_make(double low, double high, int most);
 /* Powers of ten, with their double and fivefold where few lie within low..high; 0 < low < high. */
 struct ticks ticks_make_log(double low, double high, int most);
@@ -23,7 +23,7 @@ void ticks_widen(double *low, double *high, int most);
 /* A tick as text, as short as it can be told from its neighbours: 0.05, 200, 20k, 5e-5. */
 const char *ticks_format(const struct ticks *ticks, double at, char text[TICK_TEXT]);
 
-/* What times up to `seconds` are given in: "s", "ms" or "us", and how many of it are a second. */
+/* Chooses the unit of times up to `seconds`: "s", "ms" or "us", and how many of it are a second. */
 const char *ticks_choose_unit(double seconds, double *per_second);
 
 #endif

@@ -142,7 +142,7 @@ static void close_job(struct job *job, int n_files) {
 
 /* ---- what is asked for ---- */
 
-/* Until a rank has a signal. */
+/* Returns false when a rank has got a stop signal. Collective. */
 static bool go_on_all(void *context, int64_t done, int64_t n_batches) {
   (void)done, (void)n_batches;
   struct job *job = context;

@@ -26,7 +26,7 @@ struct forecast_counts {
 void forecast_make(const struct plan *plan, const struct dag *dag, const struct model *model, const struct cost *cost,
                    double time_scale, struct forecast *forecast, struct forecast_counts *counts);
 
-/* What one rank measured: spans as exec_step has them, ops[OP_TIMES] its sums. */
+/* Adds the measurements of one rank: spans as exec_step has them, ops[OP_TIMES] its sums. */
 void forecast_measure(const struct dag *dag, int32_t rank, const struct trace_span *spans, const double *ops,
                       double seconds, struct forecast *measured);
 

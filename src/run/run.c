@@ -32,7 +32,7 @@ _Noreturn void run_die(struct run *run, int status) {
   watchdog_end_job(run->comm, status, error_text());
 }
 
-/* What every rank does before the watchdog ends the job. */
+/* Runs on every rank before the watchdog ends the job. */
 static void on_end(void *context, const char *reason) {
   struct run *run = context;
   if (run->trainer) trainer_abandon(run->trainer);
@@ -117,8 +117,8 @@ static int flush_trace_all(struct run *run) {
   return weigh_output(run, status);
 }
 
-/* What follows a step. A checkpoint that is due comes before the evaluation: whoever kills the run in there takes
- * nothing of it away. */
+/* Does what is due after a step. A checkpoint that is due comes before the evaluation: whoever kills the run in there
+ * takes nothing of it away. */
 static int follow_step_all(struct run *run, bool skipped) {
   double validation = NAN;
   int status = comm_agree_all(run->comm, run_check_folder(run));
@@ -132,8 +132,8 @@ static int follow_step_all(struct run *run, bool skipped) {
   return evaluates && !status ? run_save_best_all(run, validation) : status;
 }
 
-/* What follows a step comes after its checkpoint, and a life that ended in between owes it to the next one: the
- * evaluation, and whether the checkpoint is the best one. *evaluated: that has taken time. */
+/* Does what the last life still owed to its last step when it ended after the checkpoint: the evaluation, and the
+ * mark of the best checkpoint. *evaluated: an evaluation has taken time. */
 static int catch_up_all(struct run *run, bool *evaluated) {
   int64_t owes = run->owes_evaluation;
   /* A loss of other rows than those of now is none to compare. */

@@ -12,7 +12,7 @@ struct cost;
 struct run_compare;
 struct trace;
 
-/* Whether to go on. */
+/* Says whether the run goes on. */
 enum run_stop { RUN_GO, RUN_OUT_OF_TIME /* what is to come does not fit into run.wall_time */, RUN_STOP };
 enum { RUN_REASON_BYTES = 24 };
 
@@ -83,15 +83,15 @@ int run_train_all(struct comm *comm, struct params *params, const char *command,
 int run_open_all(struct run *run, bool *done);
 void run_close_all(struct run *run);
 
-/* Whether the folder at run.folder is still the one that was opened, and this run's: rank 0 looks, a status of this
- * rank alone. Before anything is written there by name. */
+/* Checks that the folder at run.folder is still the one that was opened, and this run's. Rank 0 looks; the status is
+ * of this rank alone. Called before anything is written there by name. */
 int run_check_folder(const struct run *run);
 
 /* run_past.c: what earlier lives left. Finds the newest whole checkpoint (run->found, run->found_step). *done: the
  * folder is DONE and run.steps did not grow. STATUS_MISTAKE where the run could only begin again although there were
  * checkpoints. Collective. */
 int run_past_find_all(struct run *run, bool *done);
-/* Of a run that begins again: gives results of before another name. Rank 0. */
+/* Called when a run begins again: renames the results of before. Rank 0. */
 int run_past_keep(const struct run *run);
 /* How lines of the log begin that tell a later life what there was: a checkpoint was written; the run began again. */
 #define RUN_SAVED_LINE "checkpoint of step "
@@ -109,9 +109,9 @@ void run_timed_report(const struct run *run);
  */
 int run_compare_open_all(struct run *run);
 void run_compare_close(struct run *run);
-/* What rank 0 predicts with; NULL on the others. */
+/* Returns the costs that rank 0 predicts with; NULL on other ranks. */
 const struct cost *run_compare_get_cost(const struct run *run);
-/* What all predicted times are divided by: device.time_scale on a device that keeps time. */
+/* Returns the number by which predicted times are divided: device.time_scale on a device that keeps time. */
 double run_compare_get_scale(const struct run *run);
 /* Keeps a step's times, before another graph takes its place. Returns the seconds predicted for it: rank 0, NaN
  * elsewhere. */
@@ -153,8 +153,7 @@ int run_restore_all(struct run *run);
 
 /* run_report.c: the row of the step just done, kept in run->row. Rank 0 acts, all may call. */
 void run_report_note(struct run *run, const struct batch *batch, const struct trainer_result *result);
-/* Its line and its place in metrics.csv, once everything of it is known. `validation` is NaN when there was no
- * evaluation. Rank 0 acts, all may call. */
+/* Reports a step, once everything of it is known: its line in the log and in metrics.csv. */
 int run_report_step(struct run *run, double validation);
 /* Header of the log: versions, ranks and cores, model, data, plan, memory. Collective. */
 void run_report_start_all(struct run *run);
@@ -165,7 +164,7 @@ void run_report_manifest_all(struct run *run);
 void run_report_share(const struct run *run);
 /* Names of the columns of the lines of steps. */
 void run_report_head(void);
-/* What the trace will take; on rank 0. */
+/* Reports the size that the trace will have. Rank 0. */
 void run_report_trace(const struct run *run);
 
 /* Ends the job from this rank alone with the recorded error: all ranks write STATUS, flush the trace and leave no spill

@@ -29,7 +29,7 @@ double run_clock_get_left(const struct run *run) {
   return run->rank == 0 && limit > 0 ? limit - (clock_now() - run->clock.started) : INFINITY;
 }
 
-/* What the launcher, the end of MPI and a machine that is busy for a moment take. */
+/* Returns the seconds kept in reserve for the launcher, the end of MPI and a machine that is busy for a moment. */
 static double get_reserve(const struct run *run) {
   double share = 0.01 * run->params->run.wall_time;
   return 0.25 + (share < 60 ? share : 60);
@@ -67,7 +67,7 @@ double run_clock_need_step(const struct run *run) {
 }
 
 void run_clock_note(double *longest, double seconds) {
-  /* What was slow once, as a first time is, counts less and less. */
+  /* One slow time, as the first often is, counts less and less. */
   double before = 0.9 * *longest + 0.1 * seconds;
   *longest = seconds > before ? seconds : before;
 }

@@ -1,6 +1,5 @@
-/* What a run's steps were predicted to take, beside what they took: each step's prediction for the trace, and sums by
- * kind of node and by op at the end. Every rank keeps its own last steps; rank 0 predicts, and again when the shapes
- * change.
+/* Compares predicted with measured steps of a run: each step's prediction for the trace, and sums by kind of node and
+ * by op at the end. Every rank keeps its own last steps; rank 0 predicts, and again when the shapes change.
  */
 #include "run/run.h"
 
@@ -32,7 +31,7 @@ struct run_compare {
   int64_t peak; /* bytes of this rank's device, of the step that used most */
 };
 
-/* What the costs say about themselves. That a preset is not measured is told at the end, beside what was measured. */
+/* Logs the notes of the costs. That a preset is not measured is told at the end, beside what was measured. */
 static void log_notes(const struct run *run, const struct cost *cost, const char *notes) {
   if (run->params->cost.source != PARAMS_COST_SOURCE_PROFILE) return;
   for (const char *line = notes; *line;) {
@@ -209,7 +208,7 @@ static void log_comparison(const struct run *run, const struct comparison *compa
   if (note) log_line("  %s", note);
 }
 
-/* Of all ranks on rank 0, [size]; owned by the caller, NULL elsewhere. */
+/* Gathers the peaks of all ranks on rank 0, [size], owned by the caller; NULL on other ranks. */
 static int64_t *gather_peaks_all(const struct run *run) {
   int64_t *peaks = run->rank == 0 ? MEM_NEW(int64_t, run->size) : NULL;
   comm_gather_root_all(run->comm, 0, &run->compare->peak, sizeof *peaks, peaks, NULL);

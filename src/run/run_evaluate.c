@@ -68,7 +68,7 @@ static bool go_on_all(void *context, int64_t done, int64_t n_batches) {
   w->stop = run_find_stop_all(run, next + run_clock_need_end(run));
   if (w->stop == RUN_GO) return true;
   log_broken(w, done, n_batches, rest);
-  /* So that the next one is not begun in vain. */
+  /* The time is noted, so that no evaluation is begun that has no time to end. */
   if (w->stop == RUN_OUT_OF_TIME && done >= BATCHES_TO_TELL)
     run_clock_note(&run->clock.evaluation, now - w->started + rest);
   return false;

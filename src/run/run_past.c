@@ -1,5 +1,6 @@
-/* What earlier lives of a run have left in its folder, and what follows from it: nothing to do, going on, beginning, or
- * a refusal, since results are never lost without being asked. */
+/* Looks at what earlier lives of a run have left in its folder, and decides what follows: nothing to do, going on,
+ * beginning, or a refusal, since results are never lost without being asked.
+ */
 #include "run/run.h"
 
 #include "base/error.h"
@@ -27,13 +28,13 @@ struct past {
   bool saves_nothing;       /* its device did not compute */
 };
 
-/* From used.yml, if it can be read (whether it fits is for compare_deck to say), and metrics.csv. */
+/* Reads the past from used.yml, if it can be read (compare_deck says whether it fits), and metrics.csv. */
 static struct past read_past(const struct run *run) {
   struct past past = {.steps = run->broke_at > 0 ? run->broke_at : -1};
   struct params old;
   char *used = make_path(run, "used.yml"), *text = NULL;
   if (!deck_read_text(used, &text) && !params_parse(text, NULL, 0, &old)) {
-    /* Of a file that was cut: a default tells nothing of the last life. */
+    /* Only a given value counts: in a file that was cut, a default says nothing about the last life. */
     if (params_is_given(&old, PARAM_run_steps) && old.run.steps > past.steps) past.steps = old.run.steps;
     past.checkpoint_every = old.run.checkpoint_every;
     past.saves_nothing = !device_of_deck(&old)->computes;
@@ -45,7 +46,8 @@ static struct past read_past(const struct run *run) {
   return past;
 }
 
-/* Whether log.txt has a line of a checkpoint since the run began last; -1: there is no log. */
+/* Returns 1 when log.txt has a line of a checkpoint since the run began last, 0 when it has none, -1 when there is no
+ * log. */
 static int find_saves_in_log(const struct run *run) {
   char *path = make_path(run, "log.txt"), *line = NULL;
   size_t room = 0;

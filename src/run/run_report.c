@@ -1,4 +1,4 @@
-/* What a run says: the head of its log, the line of a step, metrics.csv. */
+/* Writes what a run reports: the head of its log, the line of a step, metrics.csv. */
 #include "run/run.h"
 
 #include "base/bytes.h"
@@ -151,7 +151,7 @@ static void log_plan(const struct run *run) {
   dag_destroy(&dag);
 }
 
-/* As "core 3" or "cores 0-15 32-47", cut off with "..." where it would not fit. */
+/* Describes cores as "core 3" or "cores 0-15 32-47", cut off with "..." where it would not fit. */
 static void describe_cores(const struct topo *topo, char *text, size_t size) {
   int n = snprintf(text, size, "core%s", topo->n_cores == 1 ? "" : "s");
   for (int i = 0, last; i < topo->n_cores; i = last + 1) {

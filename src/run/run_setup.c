@@ -52,7 +52,7 @@ static int open_folder_all(struct run *run) {
   return comm_agree_all(run->comm, status);
 }
 
-/* What all ranks write to besides the folder itself, where it may lie elsewhere. */
+/* Checks the folder of checkpoints, which may lie outside the run folder, on all ranks. */
 static int look_at_checkpoints_all(struct run *run) {
   struct rundir_poll poll = {poll_comm, run->comm};
   int status = run->rank == 0 ? rundir_mark(run->dir, "checkpoints") : STATUS_OK;
@@ -75,8 +75,8 @@ static int compare_deck(const struct run *run, const struct checkpoint_origin *o
   return status;
 }
 
-/* What the deck names by files must be what the run began with, wherever it lies: model and data, on rank 0, as all
- * ranks have the same. */
+/* Checks that the model and data named by files are those that the run began with, wherever they lie. Rank 0 does it,
+ * as all ranks have equal ones. */
 static int compare_content(const struct run *run, const struct checkpoint_origin *origin) {
   char *note = NULL;
   if (run->rank != 0 || run->found_step < 0) return STATUS_OK;
@@ -152,7 +152,8 @@ static int open_data_all(struct run *run) {
   return comm_agree_all(run->comm, status);
 }
 
-/* For those who read checkpoints: the configuration without defaults, and the ids that the documents show. */
+/* Describes the model for readers of checkpoints: the configuration with all defaults filled in, and the ids that the
+ * documents show. */
 static void describe_config(struct run *run) {
   int32_t begin, end;
   tokens_find_edges(dataset_get_file(run->train, 0), &begin, &end);

@@ -6,9 +6,7 @@
 
 struct comm;
 
-/* As cost_create; with cost.source profile the file cost.profile is read. One that is not there or cannot be read is no
- * failure: the notes say why, and that times are not measured. device: what the plan is for, as
- * profile_describe_device_all has it; NULL: not known. On one rank alone. */
+/* Like cost_create; with cost.source profile it reads the file cost.profile. */
 int costs_open(const struct params *params, const struct model *model, int32_t n_ranks, const char *device,
                struct cost **cost, char **notes);
 /* Like costs_open, on every rank: rank 0 alone reads the profile and gives all others a copy. Collective; the status is

@@ -1,4 +1,4 @@
-/* What a plan will do, before it runs: its graph priced and simulated. On one rank, without MPI. */
+/* Predicts what a plan will do: its graph is priced and simulated. */
 #ifndef PENSTOCK_SETUP_PREDICT_H
 #define PENSTOCK_SETUP_PREDICT_H
 

@@ -1,4 +1,4 @@
-/* From parameters to a checked plan on one rank, without MPI: what `train`, `verify` and `plan` share. */
+/* Makes a checked plan of parameters on one rank, without MPI; shared by `train`, `verify` and `plan`. */
 #ifndef PENSTOCK_SETUP_REQUEST_H
 #define PENSTOCK_SETUP_REQUEST_H
 
@@ -35,7 +35,7 @@ int request_check_rank_limits(const struct params *params, int32_t n_ranks);
  */
 int request_count_ranks(const struct params *params, int32_t *n_ranks);
 
-/* What a deck asks of the planner. All but the first is owned, freed by request_close. */
+/* The request of a deck to the planner. All members but the first are owned by it and freed by request_close. */
 struct deck_request {
   struct plan_request plan; /* borrows from the others, from the parameters, the model and the caller */
   uint32_t *ops;            /* plan.recompute_ops */

@@ -1,4 +1,4 @@
-/* From the deck's keys of the pipeline to what a planner is asked. */
+/* Makes the request to a planner of the deck's keys. */
 #include "setup/request.h"
 
 #include <string.h>
@@ -138,7 +138,7 @@ static struct plan_request make_request(const struct params *params, int32_t n_r
   };
 }
 
-/* Whether a recomputation begins before its gradient: the paper of obscura has it wait. */
+/* Returns true when a recomputation begins before its gradient: the paper of obscura has it wait. */
 static bool begins_early(const struct params *params) {
   bool paper = params->pipeline.planner == PARAMS_PLANNER_OBSCURA && params->obscura.faithful;
   return params_is_set(params, PARAM_pipeline_recompute_early) ? params->pipeline.recompute_early : !paper;

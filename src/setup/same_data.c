@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one file is. */
+/* The identity of one file. */
 struct identity {
   uint64_t fingerprint;
   int64_t tokens, documents;

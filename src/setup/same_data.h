@@ -1,5 +1,5 @@
-/* What a job reads is bound by its content: token files are the same on all ranks of a job, and those that are trained
- * on the same in all lives of a run. Where they lie does not matter.
+/* Compares the content of what a job reads: token files are the same on all ranks of a job, and those that are
+ * trained on the same in all lives of a run. Where they lie does not matter.
  */
 #ifndef PENSTOCK_SETUP_SAME_DATA_H
 #define PENSTOCK_SETUP_SAME_DATA_H

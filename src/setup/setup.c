@@ -194,7 +194,7 @@ static int open_request(const struct params *params, const struct model *model, 
   return status;
 }
 
-/* What the planner says beside its plan: the files that it imports. */
+/* Warns with the planner's notes on its plan, such as those on a file that it reads. */
 static void warn_notes(const char *notes) {
   for (const char *line = notes; line && *line;) {
     int n = (int)strcspn(line, "\n");

@@ -1,5 +1,4 @@
-/* From parameters to model, plan and device: the steps that `train` and `verify` share. Functions ending in _all are
- * collective and end in agreement: every rank gets the same status, and the message is every rank's error_text.
+/* Makes model, plan and device of parameters: the steps that `train` and `verify` share.
  */
 #ifndef PENSTOCK_SETUP_SETUP_H
 #define PENSTOCK_SETUP_SETUP_H
@@ -18,7 +17,7 @@ struct dataset;
 int setup_params_all(struct comm *comm, const char *deck, const char *const *overrides, int n_overrides,
                      struct params *params, char **deck_text);
 
-/* Only the comparison of keys, of parameters that each rank has already. */
+/* Compares the keys of parameters that each rank has already. */
 int setup_compare_params_all(struct comm *comm, const struct params *params);
 
 /* A text of rank 0, on all ranks; owned by the caller. What other ranks give is not looked at. */

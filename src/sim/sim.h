@@ -14,7 +14,7 @@
 #include "dag/dag.h"
 #include "record/step_parts.h"
 
-/* What nodes take. Borrowed. */
+/* Seconds of the nodes. Borrowed. */
 struct sim_times {
   const double *seconds; /* [n_nodes] of compute nodes, sends (latency + bytes / bandwidth) and norms; others 0 */
   int64_t eager_bytes;   /* messages up to this size do not wait for their receiver */
@@ -44,8 +44,8 @@ struct sim_result {
   int32_t *binder;          /* [n_nodes] the node whose end let this one start (edge or stream), -1: none */
   struct sim_rank *ranks;   /* [n_ranks] of the first iteration; drain up to its end on all ranks */
   struct sim_stage *stages; /* [n_stages] */
-  /* Of all activations and gradients; exposed: compute idle directly before the consumer, inside [start, end] of the
-   * message (systems that overlap hide it). */
+  /* Seconds of all messages of activations and gradients; exposed: idle time of compute directly before the consumer,
+   * inside [start, end] of the message (systems that overlap hide it). */
   double message_seconds, exposed_seconds;
   /* Seconds that blocks of activations are on their way, and that compute nodes wait until one is back or gone. */
   double block_seconds, block_exposed_seconds;

@@ -35,7 +35,7 @@ static void measure_node(const struct dag *dag, int32_t v, struct progress *p, s
   p->at = r->end[v];
 }
 
-/* What rows alone do not tell: when the rank begins and ends, bubbles by stage, exposed messages. */
+/* Measures what rows alone do not tell: when the rank begins and ends, bubbles by stage, exposed messages. */
 static void measure_rank(const struct dag *dag, int32_t rank, struct sim_result *r) {
   const int32_t *offset = &dag->stream_offset[rank * STREAM_COUNT + STREAM_COMPUTE];
   struct sim_rank *out = &r->ranks[rank];
@@ -43,7 +43,7 @@ static void measure_rank(const struct dag *dag, int32_t rank, struct sim_result 
   if (offset[0] == offset[1]) return;
   out->first_start = r->start[dag->stream_nodes[offset[0]]];
   struct progress p = {.at = out->first_start};
-  /* What a rank waits for before its first pass is exposed as anything later. */
+  /* Messages before a rank's first pass are exposed like any later ones. */
   r->exposed_seconds += get_exposed(dag, r, dag->stream_nodes[offset[0]], 0);
   for (int32_t k = offset[0]; k < offset[1]; k++) measure_node(dag, dag->stream_nodes[k], &p, r);
   out->last_end = p.at;

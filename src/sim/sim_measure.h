@@ -1,5 +1,5 @@
-/* What the times of a simulated step mean: its parts as of any step (record/step_parts.h), and what its graph tells
- * beside. */
+/* Measures a simulated step: its parts as of any step (record/step_parts.h), and the sums that only its graph tells.
+ */
 #ifndef PENSTOCK_SIM_SIM_MEASURE_H
 #define PENSTOCK_SIM_SIM_MEASURE_H
 

@@ -1,4 +1,4 @@
-/* What a plan's graph takes: its nodes priced by the costs, and simulated. Serial. */
+/* Prices the nodes of a plan's graph by the costs and simulates them. Serial. */
 #ifndef PENSTOCK_SIM_SIM_PLAN_H
 #define PENSTOCK_SIM_SIM_PLAN_H
 

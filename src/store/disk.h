@@ -12,8 +12,7 @@
 /* Makes a folder and its parents where they are missing. */
 int disk_make_folder(const char *path);
 
-/* Whether a file may take the place of what is at `path`: nothing, or a regular file. A device, a pipe or a folder
- * would be lost or in the way: STATUS_MISTAKE with path and repair. */
+/* Checks that a file may take the place of what is at `path`: nothing */
 int disk_check_target(const char *path);
 
 /* Checks, before the work whose result goes to `path`, what disk_check_target checks, and that this job may make files

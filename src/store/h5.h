@@ -18,7 +18,7 @@ size_t h5_type_get_size(enum h5_type type);
 
 /* `create` replaces what is there, at the first flush. A file that is not there or is not HDF5 is STATUS_MISTAKE. */
 int h5_create(const char *path, struct h5_file **file);
-/* For many small tables and none of h5_reserve_dataset: packed, with small indices. */
+/* Creates a file for many small tables, without h5_reserve_dataset: packed, with small indices. */
 int h5_create_packed(const char *path, struct h5_file **file);
 int h5_open(const char *path, bool writable, struct h5_file **file);
 /* Bytes that the file has once it is flushed. */
@@ -26,7 +26,7 @@ int64_t h5_get_size(const struct h5_file *file);
 /* Flushes, and gives the file another name, of a file that it takes the place of; it stays open. On failure the other
  * one stands. */
 int h5_move(struct h5_file *file, const char *path);
-/* Of a file just created: its first flush reserves no room for what has no content yet. */
+/* For a file just created: its first flush reserves no room for what has no content yet. */
 void h5_set_sparse(struct h5_file *file);
 /* Puts everything written so far on the disk. On failure the disk has what the last flush left, and the next flush
  * tries again. */

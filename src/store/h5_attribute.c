@@ -20,7 +20,7 @@ static int write_attribute(struct h5_file *file, const char *object, const char 
 }
 
 int h5_write_text(struct h5_file *file, const char *object, const char *name, const char *text) {
-  /* Of variable length: texts over 64 KiB do not fit into an attribute itself. */
+  /* The type has a variable length: texts over 64 KiB do not fit into an attribute itself. */
   hid_t type = H5Tcopy(H5T_C_S1);
   H5Tset_size(type, H5T_VARIABLE);
   H5Tset_cset(type, H5T_CSET_UTF8);

@@ -9,7 +9,7 @@
 
 #include "store/image.h"
 
-/* What travels in the property list: HDF5 copies it. */
+/* The data in the property list: HDF5 copies it. */
 struct driver_info {
   struct image *image;
 };

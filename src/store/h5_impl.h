@@ -1,4 +1,4 @@
-/* What the parts of h5 share. Only for store/h5*.c. */
+/* Shared by the parts of h5. Only store/h5*.c include it. */
 #ifndef PENSTOCK_STORE_H5_IMPL_H
 #define PENSTOCK_STORE_H5_IMPL_H
 

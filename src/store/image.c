@@ -131,7 +131,7 @@ static int load_journal(struct image *image, bool *found) {
   return failure;
 }
 
-/* What a commit to a file appends, pages first..last-1: they lie beyond the old end and before the last bytes, which
+/* Pages first..last-1, which a commit appends to a file: they lie beyond the old end and before the last bytes, which
  * have the seal. All other changed pages go through the journal, so that no seal is in the file before what it stands
  * for. */
 struct appended {
@@ -171,7 +171,7 @@ static int write_journal(struct image *image, struct appended appended, int64_t 
   }
   if (!failure) failure = disk_write_at(image->journal, numbers, n * (int64_t)sizeof *numbers, sizeof header);
   mem_free(numbers);
-  /* Last, so that an incomplete journal does not pass for one; the hash is what decides. */
+  /* The header is written last, so that an incomplete journal is not taken for a whole one; the hash decides. */
   if (!failure) failure = disk_write_at(image->journal, &header, sizeof header, 0);
   if (!failure && fdatasync(image->journal)) failure = errno;
   return failure;
@@ -194,7 +194,7 @@ static void settle(struct image *image) {
   image->disk_size = image->disk_content = image->size;
 }
 
-/* The first commit of a new file. */
+/* Commits a new file for the first time. */
 static int commit_new(struct image *image) {
   int status = disk_check_target(image->path);
   if (status) return status;
@@ -231,7 +231,7 @@ static int apply(struct image *image, struct appended appended) {
   return failure;
 }
 
-/* All that is in memory, a seal included. */
+/* Commits all that is in memory, a seal included. */
 static int commit_all(struct image *image) {
   if (image->descriptor < 0) return commit_new(image);
   struct appended appended = find_appended(image);
@@ -278,7 +278,7 @@ int image_read(const struct image *image, int64_t offset, void *data, int64_t by
     if (page) {
       memcpy(out, page + skip, (size_t)n);
     } else {
-      /* As far as the disk has the content, in one read. */
+      /* One read for all that the disk has of the content. */
       while (n < bytes && !find_page(image, ++i)) n = least(bytes, n + PAGE_BYTES);
       failure = read_disk(image, offset, out, n);
     }
@@ -368,7 +368,7 @@ int image_move(struct image *image, const char *path) {
   if (status) return status;
   char *journal_path = mem_format("%s.journal", path);
   int failure = 0;
-  /* Nothing is in its own journal, and what is in that of the file that was here must not be applied to this one. */
+  /* Its own journal is empty, and the journal of the file that was here must not be applied to this one. */
   if (image->journal >= 0) close(image->journal);
   image->journal = -1;
   if (unlink(image->journal_path) && errno != ENOENT) failure = errno;
@@ -464,7 +464,7 @@ static int open_once(const char *path, bool writable, struct image **out, bool *
   return STATUS_OK;
 }
 
-/* Who reads while another process commits may meet both contents: it looks again. */
+/* A reader may see parts of both contents while another process commits: then it reads again. */
 int image_open(const char *path, bool writable, struct image **image) {
   enum { TRIES = 3, PAUSE_MS = 100 };
   *image = NULL;

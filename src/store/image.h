@@ -22,7 +22,7 @@ struct image *image_create(const char *path);
 /* Room is reserved for all of a new file, so that a full disk shows at once; not for this one, whose holes are to stay
  * holes. */
 void image_set_sparse(struct image *image);
-/* Of a new file: others write content into it themselves, so it has no seal. */
+/* For a new file into which others write content themselves: it gets no seal. */
 void image_leave_unsealed(struct image *image);
 /* An existing file, all of which is read once if it has a seal or may be written. One that is not there, a folder, a
  * device, or damaged is STATUS_MISTAKE. */

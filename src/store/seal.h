@@ -18,8 +18,8 @@ struct seal {
 /* hashes[n]: those of the content's pages, the last one filled up with zeros. */
 struct seal seal_make(int64_t size, const uint64_t *hashes, int64_t n);
 
-/* Whether the last bytes of a file of `size` bytes, the seal's included, are a seal; `whole` says whether it is
- * undamaged and of this file's size. */
+/* Returns true when the last bytes of a file of `size` bytes, the seal's included, are a seal; `whole` says whether
+ * it is undamaged and of this file's size. */
 bool seal_is_one(const struct seal *seal, int64_t size, bool *whole);
 
 #endif

@@ -59,7 +59,7 @@ static bool ends_with(const char *name, const char *end) {
   return n >= m && !strcmp(name + n - m, end);
 }
 
-/* Whether the process in "...-PID-RANK.h5" lives, or one that has got its number. */
+/* Returns true when the process in "...-PID-RANK.h5" lives, or another one that has got its number. */
 static bool has_maker(const char *name) {
   const char *rank = strrchr(name, '-'), *pid = rank;
   while (pid > name && *--pid != '-') continue;
@@ -144,7 +144,7 @@ static int open_file(struct spill *s) {
   failure = fstat(s->descriptor, &status) ? errno : 0;
   if (!failure) failure = disk_reserve(s->descriptor, s->data_offset, s->data_offset + s->reserved);
   if (failure) return raise_write(s, failure, s->reserved);
-  /* What cannot be reserved there is cut to the part that was asked for. */
+  /* The file is cut to the part that was asked for, where room for more cannot be reserved. */
   return ftruncate(s->descriptor, status.st_size) ? raise_write(s, errno, 0) : STATUS_OK;
 }
 
@@ -244,8 +244,7 @@ static struct block *find_block(const struct spill *s, int64_t place) {
   return &s->blocks[low];
 }
 
-/* What lies beyond the reserved room takes disk only while a block is there. Where the file system has no holes, it
- * stays. */
+/* Blocks beyond the reserved room take disk only while they are there. */
 static void give_back(const struct spill *s, int64_t from, int64_t to) {
   (void)!fallocate(s->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(s->data_offset + from),
                    (off_t)(to - from));
@@ -267,7 +266,7 @@ double spill_get_cpu(const struct spill *s) { return worker_get_cpu(s->worker); 
 
 /* ---- jobs ---- */
 
-/* On the worker's thread: no errors are recorded here. */
+/* Runs on the worker's thread: it records no errors. */
 static void run_job(void *context) {
   struct spill *s = context;
   struct block *block = &s->job.block;

@@ -1,4 +1,4 @@
-/* What both ways of verifying share: a side that trains and remembers. */
+/* The common part of both ways of verifying: a side that trains and remembers. */
 #include "verify/verify_internal.h"
 
 #include "base/error.h"

@@ -23,11 +23,11 @@ int verify_side_run(struct verify_side *side, int32_t n_steps, verify_get_batch 
                     struct comm *alive);
 void verify_side_fini(struct verify_side *side);
 
-/* What training in fp32 may differ by from other roundings of the same sums, relative: doc/dev/testing.md. */
+/* The relative difference that fp32 training may have from other roundings of equal sums: doc/dev/testing.md. */
 #define VERIFY_LOSS_TOLERANCE 1e-6
 #define VERIFY_NORM_TOLERANCE 5e-5
-/* What a tensor may: of its gradient, whose norm and that of all gradients are given; of the weights after some steps.
- */
+/* Return the difference that a tensor may have: of its gradient, given its norm and that of all gradients; of the
+ * weights after some steps. */
 double verify_allow_gradient(double norm, double global);
 double verify_allow_weight(const struct layer *layer, int tensor, double norm);
 /* True when no error of the result is above what it allows; NaN is. */

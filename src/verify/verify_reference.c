@@ -36,7 +36,7 @@ static int parse_params(struct reference_run *run, const char *const *overrides,
   return status;
 }
 
-/* What overrides may not ask for, as the file decides it. */
+/* Refuses overrides of keys that the file decides. */
 static int check_overrides(const struct reference_run *run) {
   const struct params *p = &run->params;
   if (params_is_given(p, PARAM_model_config) || params_is_given(p, PARAM_model_model_type))
@@ -179,8 +179,8 @@ static int compare_tensors(const struct reference_run *run, struct verify_tensor
   return status;
 }
 
-/* From the order of ranks into that of layers: each rank's part, which begins at offsets[rank] bytes, is in the order
- * of its layers. */
+/* Sorts tensors from the order of ranks into that of layers: each rank's part, which begins at offsets[rank] bytes,
+ * is in the order of its layers. */
 static void sort_tensors(const struct reference_run *run, const struct verify_tensor *parts, const int64_t *offsets,
                          struct verify_tensor *tensors) {
   int64_t *next = MEM_NEW(int64_t, run->plan->n_ranks);
