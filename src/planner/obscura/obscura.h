@@ -10,7 +10,7 @@
 #include "planner/obscura/obscura_model.h"
 #include "planner/stage_menu.h"
 
-/* What a layer was last asked to discard, and the bytes of that. */
+/* The last question about a layer: the ops to discard, and the bytes of them. */
 struct obscura_memo {
   uint32_t ops;
   int64_t bytes;
@@ -20,8 +20,8 @@ struct obscura_memo {
 struct obscura {
   const struct plan_request *request;
   struct params_obscura options; /* the deck's, but for what a pass tries otherwise */
-  bool early;                    /* of new drafts: recomputation does not wait for its gradient */
-  enum plan_tier tier;           /* of new drafts: where blocks go */
+  bool early;                    /* for new drafts: recomputation does not wait for its gradient */
+  enum plan_tier tier;           /* for new drafts: where blocks of activations go */
   int32_t n_stages, n_micro, n_layers;
   struct stage_needs *needs;
   struct stage_menu **menus;  /* [n_stages] of its rank; ranks that are alike share one */
@@ -31,24 +31,24 @@ struct obscura {
 struct obscura_draft {
   int32_t n_adjusted;        /* stages 0 .. n_adjusted-1 run ahead of 1F1B */
   struct plan_stage *stages; /* [n_stages] */
-  struct stage_need *needs;  /* [n_stages] of these, copies: the forwards ahead */
-  int32_t *warm_up, *steady; /* [n_stages] as in order_make_ahead */
+  struct stage_need *needs;  /* [n_stages] needs; `copies` of each: the forwards that the stage runs ahead */
+  int32_t *warm_up, *steady; /* [n_stages] forwards ahead, as in order_make_ahead */
   int32_t *lambda;           /* [n_stages] blocks that have left when the warm-up ends; 0: none leaves */
   int32_t rest;              /* blocks that stay at least where some leave */
   double beta;               /* the part of a block that leaves, at most */
   enum plan_tier tier;       /* where blocks go: rank, or host (and on to disk) */
-  uint32_t *ops;             /* [n_layers] what is discarded */
-  int64_t *discarded;        /* [n_stages] bytes of that, of a micro-batch */
-  double *recompute;         /* [n_stages] seconds that it takes to make them again */
-  int32_t *n_recompute;      /* [n_stages] of so many micro-batches, from the first */
+  uint32_t *ops;             /* [n_layers] the ops that are discarded */
+  int64_t *discarded;        /* [n_stages] bytes of a micro-batch that are discarded */
+  double *recompute;         /* [n_stages] seconds of a recomputation */
+  int32_t *n_recompute;      /* [n_stages] micro-batches that recompute, from the first */
   bool early;                /* recomputation does not wait for its gradient */
-  int64_t *margin;           /* [n_stages] bytes that its plan was seen to take beyond its estimate */
-  double seconds;            /* of a step, as far as it is known */
+  int64_t *margin;           /* [n_stages] bytes that evaluated plans took beyond the draft's estimate */
+  double seconds;            /* of a step, estimated or evaluated */
 };
 
 /* ---- obscura_draft.c ---- */
 
-/* As 1F1B on the given stages, nothing discarded. Freed by obscura_draft_destroy. */
+/* Makes a draft of 1F1B on the given stages; nothing is discarded. */
 struct obscura_draft *obscura_draft_create(const struct obscura *x, const struct plan_stage *stages);
 struct obscura_draft *obscura_draft_dup(const struct obscura *x, const struct obscura_draft *draft);
 void obscura_draft_destroy(struct obscura_draft **draft);
@@ -56,45 +56,46 @@ void obscura_draft_destroy(struct obscura_draft **draft);
 bool obscura_draft_keep(struct obscura_draft **draft, struct obscura_draft **best);
 /* Cuts the layers anew; what is discarded stays layer by layer. */
 void obscura_draft_cut(const struct obscura *x, struct obscura_draft *draft, const struct plan_stage *stages);
-/* Stages 0 .. n-1 run ahead as the pass has it. */
+/* Makes stages 0 .. n-1 run ahead as this step of the paper does. */
 void obscura_draft_order(const struct obscura *x, struct obscura_draft *draft, int32_t n,
                          enum params_obscura_steps step);
 /* The layers of a stage discard ops[n_layers]; its recomputation is priced. */
 void obscura_draft_discard(const struct obscura *x, struct obscura_draft *draft, int32_t stage, const uint32_t *ops);
-/* Seconds of a step when every pass starts as soon as it can and blocks cost nothing. */
+/* Returns the seconds of a step when every pass starts as soon as it can and blocks cost nothing. */
 double obscura_draft_time(const struct obscura *x, const struct obscura_draft *draft);
-/* Bytes that a stage takes at most, by the footprints. */
+/* Returns the most bytes that a stage takes, estimated by the footprints. */
 int64_t obscura_draft_get_peak(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
-/* The plan, owned by the caller, not frozen. STATUS_FAILED when its blocks cannot move as drafted. */
+/* Makes the draft's plan, owned by the caller, not frozen. */
 int obscura_draft_build(const struct obscura *x, const struct obscura_draft *draft, struct plan **plan);
-/* Sets draft->seconds: those of the request's evaluation, or of obscura_draft_time without one; INFINITY when it does
- * not fit. When it takes more memory than estimated, its margin grows and the function returns true: the caller may
- * then choose again what is discarded. */
+/* Sets draft->seconds by planner_evaluate, or by obscura_draft_time where the request does not allow the simulator;
+ * INFINITY when it does not fit. When it takes more memory than estimated, its margin grows and the function returns
+ * true: the caller may then choose again what is discarded. */
 bool obscura_draft_evaluate(const struct obscura *x, struct obscura_draft *draft);
 /* Sets draft->seconds by the simulator alone (the request must allow it). peaks[n_ranks] are the peak bytes of each
  * rank's device, INT64_MAX where they are not known. */
 void obscura_draft_measure(const struct obscura *x, struct obscura_draft *draft, int64_t *peaks);
-/* The model's terms for a draft. */
+/* Returns the draft in the terms of the paper's model. */
 struct obscura_model obscura_draft_get_model(const struct obscura *x, const struct obscura_draft *draft);
 
 /* ---- obscura_recompute.c ---- */
 
-/* Bytes that may be used on a stage's rank: the limit less the margin. INT64_MAX: no limit. */
+/* Returns the bytes that a stage's rank may use: the limit less the margin. INT64_MAX: no limit. */
 int64_t obscura_get_limit(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
-/* The least bytes of each micro-batch that a stage has to discard for its limit; 0: none, -1: no number is enough. */
+/* Returns the least bytes of each micro-batch that a stage must discard for its limit; 0: none, -1: no number is
+ * enough. */
 int64_t obscura_get_discard(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
-/* What a stage may discard: mask by layer, owned by the caller. */
+/* Lists the ops that may be discarded: a mask for each layer, owned by the caller. */
 uint32_t *obscura_list_ops(const struct obscura *x);
-/* True when each stage chooses what it discards of that, false when adjusted ones discard all of it. */
+/* True when each stage chooses what it discards among these, false when adjusted stages discard all of them. */
 bool obscura_chooses_ops(const struct obscura *x);
-/* Each of these stages discards what costs least time, as its own limit asks for. False when one cannot. */
+/* Makes each of these stages discard what its own limit demands, at the least time. False when one cannot. */
 bool obscura_fit_stages(struct obscura *x, struct obscura_draft *draft, int32_t first, int32_t end);
-/* The integer programme of Eq. 4: blocks and ops of the adjusted stages. */
+/* Solves the integer programme of Eq. 4: blocks and ops of the adjusted stages. */
 void obscura_solve(struct obscura *x, struct obscura_draft **draft);
 
 /* ---- obscura_identify.c ---- */
 
-/* What of that is cheap to rebuild (the CMB set). */
+/* Lists those of them that are cheap to recompute (the CMB set); owned by the caller. */
 uint32_t *obscura_list_cheap(const struct obscura *x);
 /* Makes all stages up to the last one that is over its limit adjusted; with step cmb those that fit with cheap
  * recomputation get that instead. Returns how many are adjusted. */
@@ -102,12 +103,12 @@ int32_t obscura_identify(const struct obscura *x, struct obscura_draft *draft);
 
 /* ---- obscura_swap.c ---- */
 
-/* Whether blocks may leave, and whether those of a stage may. */
+/* Return true when blocks of activations may leave at all, and when those of a stage may. */
 bool obscura_may_swap(const struct obscura *x);
 bool obscura_may_leave(const struct obscura *x, int32_t stage);
-/* The transfer of a block of a stage one way, seconds. */
+/* Returns the seconds of the transfer of a stage's block, one way. */
 double obscura_get_transfer(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
-/* Lets the blocks of the draft move in its plan, whose orders have their recomputation. */
+/* Puts the moves of the draft's blocks into its plan, whose orders have their recomputation. */
 int obscura_put_moves(const struct obscura *x, const struct obscura_draft *draft, struct plan *plan);
 
 /* obscura_spill.c: of the n moves of a stage, each of so many bytes, those for which host memory has no room go on to
@@ -117,7 +118,7 @@ void obscura_spill(const struct obscura *x, const struct plan *plan, int32_t sta
 
 /* ---- obscura_peer.c ---- */
 
-/* The rank that keeps a stage's blocks where they go to one: that with the most room. There are two stages at least. */
+/* Returns the rank that keeps a stage's blocks when they go to another rank: the one with the most room. */
 int32_t obscura_get_peer(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
 /* True when a block of some stage is sooner on another rank than in host memory, as far as costs and an evaluation
  * tell. */
@@ -125,7 +126,7 @@ bool obscura_links_are_faster(const struct obscura *x, const struct plan_stage *
 
 /* ---- obscura_partition.c ---- */
 
-/* Algorithm 1: layers from the slowest adjusted stage to the fastest other. */
+/* Runs Algorithm 1: layers go from the slowest adjusted stage to the fastest other one. */
 void obscura_adjust(struct obscura *x, struct obscura_draft **draft);
 /* stages[n_stages] with one layer from stage `from` to stage `to`; those between move by one. False when `from` has
  * one. */
@@ -133,14 +134,14 @@ bool obscura_move_layer(struct plan_stage *stages, int32_t from, int32_t to);
 
 /* ---- the whole ---- */
 
-/* planner_obscura.c: the paper's passes up to options.steps. Owned by the caller. */
+/* planner_obscura.c: follows the paper's passes up to options.steps. The draft is owned by the caller. */
 struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage *stages);
 /* obscura_search.c: from a pipeline of the paper's on. Takes the draft over, gives one that is no slower; `rival`
  * (may be NULL) is a partition to try too. Where nothing fits
  * it is one that takes as little memory as can be. */
 struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *rival);
-/* obscura_rivals.c: the fastest of the plans that other planners make for the request, with its seconds, owned by the
- * caller; NULL when none fits. */
+/* obscura_rivals.c: returns the fastest of the plans that other planners make for the request, owned by the caller,
+ * and its seconds; NULL when none fits. */
 struct plan *obscura_find_rival(const struct obscura *x, double *seconds);
 
 #endif

@@ -1,4 +1,4 @@
-/* Drafts: what planner obscura changes step by step, what that takes, and the plan that comes of it. */
+/* Drafts: the pipeline that planner obscura changes step by step, its time and memory, and the plan made of it. */
 #include <math.h>
 #include <string.h>
 
@@ -94,7 +94,7 @@ void obscura_draft_order(const struct obscura *x, struct obscura_draft *d, int32
   }
 }
 
-/* Seconds to rebuild what a stage discards of a micro-batch. */
+/* Returns the seconds of a stage's recomputation of one micro-batch. */
 static double price(const struct obscura *x, const struct obscura_draft *d, int32_t stage) {
   const struct cost *cost = x->request->cost;
   const struct micro_shape *micro = stage_needs_get_micro(x->needs);
@@ -119,7 +119,7 @@ static int64_t count_kept(const struct obscura *x, int32_t l, uint32_t ops) {
   return f.bytes[REGION_KEEP_INPUT] + f.bytes[REGION_KEEP_WEIGHT];
 }
 
-/* Bytes that a layer does not keep. Most ask for the same again. */
+/* Returns the bytes of a micro-batch that a layer discards. The last answer is kept, as most calls repeat it. */
 static int64_t count_discarded(const struct obscura *x, int32_t l, uint32_t ops) {
   struct obscura_memo *memo = &x->memos[l];
   if (ops == 0) return 0;
@@ -201,7 +201,8 @@ static void put_orders(const struct obscura *x, const struct obscura_draft *d, s
 
 static int32_t count_units(double seconds, double unit) { return unit > 0 ? (int32_t)lround(seconds / unit) : 0; }
 
-/* Messages of stages that run ahead wait for their receivers: in which order tells who waits behind them. */
+/* Stages that run ahead have sends that wait for their receivers. The lengths of passes put messages into the order in
+ * which they are needed. */
 static void put_pace(const struct obscura *x, const struct obscura_draft *d, struct plan *plan) {
   enum { MOST = 400 }; /* units of the longest micro-batch */
   double longest = 0;
@@ -235,7 +236,8 @@ static bool fits(const struct obscura *x, const struct obscura_draft *d) {
   return true;
 }
 
-/* Where the plan takes more than it may, by what its draft should have taken less. */
+/* Raises the margin of each stage whose rank is over its limit, by the bytes that the plan takes beyond the draft's
+ * estimate. Returns true when a margin was raised. */
 static bool learn(const struct obscura *x, struct obscura_draft *d, const int64_t *peaks) {
   bool more = false;
   for (int32_t s = 0; s < x->n_stages; s++) {

@@ -1,5 +1,6 @@
-/* Which stages are adjusted: those that 1F1B would take over their limit, and all before them. With step cmb a stage
- * that fits when it discards cheap ops alone does that and stays as it is, unless a later one has to be adjusted. */
+/* Finds the stages that are adjusted: those over their limit in 1F1B, and all stages before them. With step cmb a
+ * stage that fits when it discards cheap ops alone does that and is not adjusted, unless a later stage is.
+ */
 #include "base/mem.h"
 #include "model/model.h"
 #include "plan/recompute.h"

@@ -8,13 +8,14 @@ int32_t obscura_model_get_plain(const struct obscura_model *m, int32_t stage) {
   return least(m->n_micro, m->n_stages - stage);
 }
 
-/* All 2(p - s - 1) steady forwards that fit into the stage's forward bubbles of 1F1B. */
+/* The stage runs all 2(p - s - 1) forwards ahead that fit into its forward bubbles of 1F1B. */
 int32_t obscura_model_get_moved(const struct obscura_model *m, int32_t stage) {
   if (stage >= m->n_adjusted) return obscura_model_get_plain(m, stage);
   return least(m->n_micro, 3 * (m->n_stages - stage) - 2);
 }
 
-/* As many as fit into those of stage k: what an earlier stage hides beyond that, stage k cannot. */
+/* The stage runs as many forwards ahead as stage k can: what an earlier stage hides beyond that, stage k cannot hide.
+ */
 int32_t obscura_model_get_refined(const struct obscura_model *m, int32_t stage) {
   if (stage >= m->n_adjusted) return obscura_model_get_plain(m, stage);
   return least(m->n_micro, m->n_stages - stage + 2 * (m->n_stages - m->n_adjusted));

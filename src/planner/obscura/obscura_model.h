@@ -23,8 +23,7 @@ struct obscura_model {
   double epsilon;       /* of Eq. 2, as a part of 3f + r: 0 to 1 */
 };
 
-/* Forwards that stage s runs ahead: 1F1B, as its position for them in the strawman, as the refined pipeline has them.
- */
+/* Return the forwards that stage s runs ahead: in 1F1B, in the strawman, and in the refined pipeline. */
 int32_t obscura_model_get_plain(const struct obscura_model *model, int32_t stage);
 int32_t obscura_model_get_moved(const struct obscura_model *model, int32_t stage);
 int32_t obscura_model_get_refined(const struct obscura_model *model, int32_t stage);

@@ -13,7 +13,7 @@ bool obscura_move_layer(struct plan_stage *stages, int32_t from, int32_t to) {
   int32_t step = to > from ? 1 : -1;
   stages[from].n_layers--;
   stages[to].n_layers++;
-  /* Boundaries between the two move by one layer towards `from`. */
+  /* The boundaries between both stages move by one layer towards `from`. */
   for (int32_t s = from; s != to; s += step) stages[s + (step > 0)].first_layer -= step;
   return true;
 }
@@ -29,13 +29,13 @@ static int32_t find_slowest(const struct obscura_draft *d) {
   return slowest;
 }
 
-/* What adjusted stages discard follows their layers. */
+/* Chooses again what the adjusted stages discard, for their new layers. */
 static void choose_again(struct obscura *x, struct obscura_draft *d, const uint32_t *named) {
   if (!named) obscura_fit_stages(x, d, 0, d->n_adjusted);
   for (int32_t s = 0; s < d->n_adjusted && named; s++) obscura_draft_discard(x, d, s, named);
 }
 
-/* Layers that went from stages that recompute to others keep what they make. */
+/* Layers that have moved from a stage that recomputes to one that does not keep their activations. */
 static void clear_others(const struct obscura *x, struct obscura_draft *d, const struct obscura_draft *before) {
   uint32_t *cheap = obscura_list_cheap(x);
   for (int32_t s = d->n_adjusted; s < x->n_stages; s++)
@@ -63,7 +63,7 @@ static bool others_fit(const struct obscura *x, const struct obscura_draft *d) {
   return true;
 }
 
-/* The fastest of the others that fits with a layer more. NULL when none does. */
+/* Gives a layer to the fastest of the stages that are not adjusted and fit with it. NULL when none fits. */
 static struct obscura_draft *give_layer(struct obscura *x, const struct obscura_draft *d, const uint32_t *named) {
   int32_t from = find_slowest(d);
   bool *refused = MEM_NEW(bool, x->n_stages);
@@ -81,7 +81,7 @@ static struct obscura_draft *give_layer(struct obscura *x, const struct obscura_
   return given;
 }
 
-/* The adjusted stages are what the step waits for: T_k - C_adj > T_(k+1). */
+/* Returns true while the step waits for the adjusted stages: T_k - C_adj > T_(k+1). */
 static bool is_unbalanced(const struct obscura *x, const struct obscura_draft *d) {
   struct obscura_model model = obscura_draft_get_model(x, d);
   int32_t k = d->n_adjusted - 1;

@@ -1,15 +1,15 @@
-/* Blocks that go to another rank's device: to the one with the most room, by what its stage takes of its limit. */
+/* Chooses the rank that keeps a stage's blocks of activations: the one with the most room below its limit. */
 #include "base/mem.h"
 #include "cost/cost.h"
 #include "planner/obscura/obscura.h"
 
-/* Bytes that a stage leaves of its rank's limit. */
+/* Returns the bytes that a stage leaves free below its rank's limit. */
 static int64_t get_room(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
   int64_t limit = planner_get_limit(x->request, planner_get_rank(x->request, s));
   return (limit < INT64_MAX / 2 ? limit : INT64_MAX / 2) - obscura_draft_get_peak(x, d, s);
 }
 
-/* The stage, other than s, that leaves most. */
+/* Returns the stage, other than s, that leaves most bytes free. */
 static int32_t find_roomiest(const struct obscura *x, const int64_t *room, int32_t s) {
   int32_t best = s == 0 ? 1 : 0;
   for (int32_t other = 0; other < x->n_stages; other++)

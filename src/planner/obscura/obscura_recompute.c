@@ -1,8 +1,5 @@
-/* What stages discard: as their limits ask for, each by itself, or all adjusted ones alike together with the blocks
- * that leave (Eq. 4). Blocks are enumerated; for each number and part of them the limits say how much has to be
- * discarded, and a knapsack over the kinds of ops what that takes at least. More is discarded only while transfers
- * still cost time, as time grows with recomputation otherwise: that walks the front of recomputation against bytes
- * point by point.
+/* Chooses what stages discard: each stage by itself, as its limit demands, or all adjusted stages alike together with
+ * the blocks that leave (Eq. 4).
  */
 #include <math.h>
 #include <string.h>
@@ -19,7 +16,7 @@ int64_t obscura_get_limit(const struct obscura *x, const struct obscura_draft *d
   return limit > d->margin[stage] ? limit - d->margin[stage] : 0;
 }
 
-/* What is to be discarded so that `over` bytes are saved, `each` times as much being saved. */
+/* Returns the bytes to discard of each micro-batch so that `over` bytes are saved, when `each` of them are alive. */
 static double share(double over, double each) { return over <= 0 ? 0 : each > 0 ? ceil(over / each) : INFINITY; }
 
 int64_t obscura_get_discard(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
@@ -48,7 +45,8 @@ bool obscura_chooses_ops(const struct obscura *x) {
   return x->options.adjusted_stages == PARAMS_AUTO && x->options.steps >= PARAMS_OBSCURA_STEPS_SWAP;
 }
 
-/* False when it cannot discard so much; then it discards all it can. */
+/* The stage discards `need` bytes of each micro-batch. When it cannot, it discards all it can and the function returns
+ * false. */
 static bool discard_bytes(const struct obscura *x, struct obscura_draft *d, int32_t s, int64_t need) {
   const struct plan_stage *stage = &d->stages[s];
   uint32_t *ops = MEM_NEW(uint32_t, x->n_layers);
@@ -79,8 +77,8 @@ struct choice {
 
 struct programme {
   struct obscura *x;
-  struct obscura_draft *draft; /* as it would be with the choice looked at */
-  bool chooses;                /* what is discarded */
+  struct obscura_draft *draft; /* the draft with the choice that is tried */
+  bool chooses;                /* it may choose what is discarded */
   bool lenient;                /* limits are left to the evaluation */
   struct choice best[SURVIVORS];
   int n;
@@ -106,7 +104,8 @@ static bool set_blocks(const struct obscura *x, struct obscura_draft *d, int32_t
   return any;
 }
 
-/* The adjusted stage that has to discard most, and how much; -1 when one cannot fit. */
+/* Finds the adjusted stage that must discard most. Returns those bytes of each micro-batch, -1 when a stage cannot fit.
+ */
 static int64_t find_tightest(const struct programme *ip, int32_t *stage) {
   int64_t most = 0;
   *stage = 0;
@@ -119,7 +118,7 @@ static int64_t find_tightest(const struct programme *ip, int32_t *stage) {
   return most;
 }
 
-/* All adjusted stages discard what stage s would. */
+/* Makes all adjusted stages discard what stage s would. */
 static bool suppose(struct programme *ip, int32_t s, int64_t need, int64_t *freed) {
   struct obscura_draft *d = ip->draft;
   double seconds;
@@ -132,7 +131,7 @@ static bool suppose(struct programme *ip, int32_t s, int64_t need, int64_t *free
   return true;
 }
 
-/* What is discarded is given: the blocks alone are looked for. */
+/* Tries blocks that leave when what is discarded is given. */
 static void try_given(struct programme *ip, int32_t lambda, double beta) {
   struct obscura_draft *d = ip->draft;
   struct obscura_model model = obscura_draft_get_model(ip->x, d);
@@ -142,8 +141,8 @@ static void try_given(struct programme *ip, int32_t lambda, double beta) {
   add_choice(ip, (struct choice){lambda, beta, obscura_model_get_time(&model, 0), -1});
 }
 
-/* Where nothing fits as far as can be reckoned, which is a little too much as blocks on their way need not all be there
- * at once: those choices that take least, with all discarded. */
+/* Used where no choice fits by the estimate, which is a little high, as blocks on their way need not all be there at
+ * once: keeps the choices that take the least memory, with everything discarded. */
 static void try_lenient(struct programme *ip, int32_t lambda, double beta) {
   struct obscura_draft *d = ip->draft;
   const struct params_obscura *o = &ip->x->options;
@@ -181,7 +180,7 @@ static void try_blocks(struct programme *ip, int32_t lambda, double beta) {
   }
 }
 
-/* lambda of Eq. 4: 0, or 2 to p - k - 2; beyond the paper as many as there are. */
+/* Tries lambda of Eq. 4: 0, or 2 to p - k - 2; beyond the paper as many as there are blocks. */
 static void try_all_blocks(struct programme *ip) {
   const struct params_obscura *o = &ip->x->options;
   int32_t k = ip->draft->n_adjusted - 1, most = ip->x->n_stages - k - 2, least = 2;
@@ -195,7 +194,7 @@ static void try_all_blocks(struct programme *ip) {
   }
 }
 
-/* All adjusted stages discard `need` bytes each, and what the plan takes beyond what was reckoned. */
+/* Makes all adjusted stages discard `need` bytes each, and more where the evaluated plan is over its limit. */
 static void discard_alike(struct obscura *x, struct obscura_draft *d, int64_t need) {
   enum { TRIES = 4 };
   for (int t = 0; t < TRIES; t++) {
@@ -208,7 +207,7 @@ static void discard_alike(struct obscura *x, struct obscura_draft *d, int64_t ne
   }
 }
 
-/* The draft with a choice; without an evaluation Eq. 3 is what is known of it. */
+/* Returns the draft with a choice. Without an evaluation its time is that of Eq. 3. */
 static struct obscura_draft *make_choice(struct obscura *x, const struct obscura_draft *from,
                                          const struct choice *choice) {
   struct obscura_draft *d = obscura_draft_dup(x, from);
@@ -229,7 +228,8 @@ void obscura_solve(struct obscura *x, struct obscura_draft **draft) {
   ip.lenient = ip.n == 0 && x->request->simulate;
   if (ip.lenient) try_all_blocks(&ip);
   obscura_draft_destroy(&ip.draft);
-  if (ip.n == 0) add_choice(&ip, (struct choice){.discard = INT64_MAX}); /* none fits: the least that can be */
+  if (ip.n == 0)
+    add_choice(&ip, (struct choice){.discard = INT64_MAX}); /* none fits: the choice that takes the least memory */
   for (int i = 0; i < ip.n; i++) {
     struct obscura_draft *made = make_choice(x, *draft, &ip.best[i]);
     obscura_draft_keep(&made, &best);

@@ -1,11 +1,12 @@
-/* What other planners make of the same request: 1F1B and BPipe with recomputation on as few stages as fit, and AdaPipe.
+/* Plans of other planners for the same request: 1F1B and BPipe with recomputation on as few stages as fit, and
+ * AdaPipe.
  */
 #include <math.h>
 
 #include "base/error.h"
 #include "planner/obscura/obscura.h"
 
-/* Keeps the plan if it is the fastest. True when it fits. */
+/* Keeps the plan if it is the fastest. Returns true when it fits. */
 static bool judge(const struct obscura *x, struct plan *plan, struct plan **best, double *seconds) {
   double found = planner_evaluate(x->request, plan, NULL);
   bool fits = !isinf(found);
@@ -19,7 +20,7 @@ static bool judge(const struct obscura *x, struct plan *plan, struct plan **best
   return true;
 }
 
-/* True when the planner has a plan with so many stages that recompute, and it fits. */
+/* Returns true when the planner makes a plan with n_recompute stages that recompute, and it fits. */
 static bool try_planner(const struct obscura *x, const char *name, int32_t n_recompute, struct plan **best,
                         double *seconds) {
   struct plan_request request = *x->request;
@@ -33,7 +34,7 @@ static bool try_planner(const struct obscura *x, const char *name, int32_t n_rec
   return judge(x, plan, best, seconds);
 }
 
-/* More recomputation takes less memory and more time: the least that fits. */
+/* More recomputation takes less memory and more time: finds the fewest stages with which the plan fits. */
 static void try_fewest(const struct obscura *x, const char *name, struct plan **best, double *seconds) {
   int32_t low = -1, high = x->n_stages;
   if (try_planner(x, name, 0, best, seconds)) return;

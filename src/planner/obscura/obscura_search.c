@@ -18,7 +18,7 @@ struct list {
   int n;
 };
 
-/* Takes the draft over. Of drafts that take the same time the first stays: it runs less far ahead. */
+/* Takes the draft over. Among drafts of equal time the first stays: it runs less far ahead. */
 static void add(struct list *list, struct obscura_draft *draft) {
   int at = list->n;
   while (at > 0 && list->drafts[at - 1]->seconds > draft->seconds) at--;
@@ -37,9 +37,9 @@ static void add(struct list *list, struct obscura_draft *draft) {
 
 /* ---- what a draft discards or evicts ---- */
 
-/* As few blocks as possible leave, each of the adjusted stages by itself, so that nothing need be discarded; all that
- * may when that is not enough. */
-static void let_go(const struct obscura *x, struct obscura_draft *d, int32_t s) {
+/* Lets as few blocks of the stage leave as possible so that nothing need be discarded; all that may leave do when
+ * that is not enough. */
+static void choose_evicted(const struct obscura *x, struct obscura_draft *d, int32_t s) {
   int32_t most = d->warm_up[s] - d->rest;
   for (d->lambda[s] = 0; d->lambda[s] < most; d->lambda[s] += d->lambda[s] ? 1 : 3)
     if (obscura_get_discard(x, d, s) == 0) return;
@@ -47,16 +47,17 @@ static void let_go(const struct obscura *x, struct obscura_draft *d, int32_t s) 
   if (most <= 2) d->lambda[s] = 0;
 }
 
-/* The quick time of the draft, with what its limits ask for; INFINITY when it does not fit. */
+/* Chooses what the draft evicts and discards for its limits, and sets its quick time; INFINITY when it does not fit. */
 static void settle(struct obscura *x, struct obscura_draft *d, bool swaps) {
   for (int32_t s = 0; s < x->n_stages; s++) {
     d->lambda[s] = 0;
-    if (swaps && obscura_may_leave(x, s)) let_go(x, d, s);
+    if (swaps && obscura_may_leave(x, s)) choose_evicted(x, d, s);
   }
   d->seconds = obscura_fit_stages(x, d, 0, x->n_stages) ? obscura_draft_time(x, d) : INFINITY;
 }
 
-/* The part of a block whose transfer a micro-batch's work hides, on the stage where that is least. */
+/* Returns the part of a block of activations, 0 to 1, whose transfer is hidden by the work on a micro-batch, on the
+ * stage where that part is least. */
 static double get_hidden_part(const struct obscura *x, struct obscura_draft *d) {
   double part = 1;
   d->beta = 1;
@@ -78,7 +79,8 @@ static void run_ahead(const struct obscura *x, struct obscura_draft *d, int32_t 
   }
 }
 
-/* How many stages, and how many forwards more: all in a short pipeline, fewer and fewer between in a long one. */
+/* Returns the next number to try, of stages or of forwards ahead: every number in a short pipeline, at growing
+ * distances in a long one. */
 static int32_t step_on(const struct obscura *x, int32_t value) {
   return value < 8 ? value + 1 : x->n_stages <= 64 ? value + value / 4 : 2 * value;
 }
@@ -111,7 +113,7 @@ static int32_t find_slowest(const struct obscura *x, const struct obscura_draft 
   return slowest;
 }
 
-/* The stage that has least to do of those not yet asked; -1: none has less than `most`. */
+/* Returns the stage with the shortest pass among those not yet asked; -1: none is shorter than `most`. */
 static int32_t find_fastest(const struct obscura *x, const struct obscura_draft *d, double most, const bool *asked) {
   int32_t fastest = -1;
   for (int32_t s = 0; s < x->n_stages; s++)
@@ -119,7 +121,7 @@ static int32_t find_fastest(const struct obscura *x, const struct obscura_draft 
   return fastest;
 }
 
-/* The best of the drafts in which stage `from` gives a layer to one of the fastest. */
+/* Returns the best of the drafts in which stage `from` gives a layer to one of the fastest stages. */
 static struct obscura_draft *move_best(struct obscura *x, const struct obscura_draft *d, int32_t from) {
   enum { ASKED = 4 };
   struct obscura_draft *best = NULL;
@@ -141,7 +143,7 @@ static struct obscura_draft *move_best(struct obscura *x, const struct obscura_d
   return best;
 }
 
-/* Layers leave the slowest stage as long as that helps. */
+/* Moves layers from the slowest stage as long as that helps. */
 static void balance(struct obscura *x, struct obscura_draft **draft) {
   if (x->request->partition.kind != PARAMS_CUT_AUTO) return;
   for (int32_t moves = 0; moves < x->n_stages; moves++) {
@@ -177,7 +179,8 @@ static void judge_list(struct obscura *x, struct list *list, struct obscura_draf
   list->n = 0;
 }
 
-/* What each stage's rank takes with so many micro-batches that recompute decides whether fewer are enough. */
+/* Halves the range of each stage's number of micro-batches that recompute, by the peak of its rank with the number
+ * tried. */
 static void halve(const struct obscura *x, const int32_t *tried, const int64_t *peaks, int32_t *low, int32_t *high) {
   for (int32_t s = 0; s < x->n_stages; s++) {
     int32_t rank = planner_get_rank(x->request, s);
@@ -189,8 +192,8 @@ static void halve(const struct obscura *x, const int32_t *tried, const int64_t *
   }
 }
 
-/* The least number of micro-batches that recompute on each stage, by the memory of its own rank: all stages are tried
- * at once, as none depends on another. high[s] is enough. */
+/* Finds the least number of micro-batches that recompute on each stage, by the memory of its own rank. All stages are
+ * tried at once, as their memory does not depend on each other. high[s] is enough. */
 static void count_needed(const struct obscura *x, const struct obscura_draft *draft, int32_t *high) {
   struct obscura_draft *d = obscura_draft_dup(x, draft);
   int32_t *low = MEM_NEW(int32_t, x->n_stages);
@@ -206,8 +209,8 @@ static void count_needed(const struct obscura *x, const struct obscura_draft *dr
   obscura_draft_destroy(&d);
 }
 
-/* Only as many micro-batches recompute as the memory of their stage asks for, the first ones, where that costs nothing.
- */
+/* Lets only as many micro-batches recompute, the first ones, as the memory of their stage demands, where that costs
+ * no time. */
 static void spare_micro(struct obscura *x, struct obscura_draft **best) {
   bool any = false;
   for (int32_t s = 0; s < x->n_stages; s++) any = any || (*best)->recompute[s] > 0;
@@ -235,7 +238,7 @@ static void add_seed(const struct obscura *x, const struct plan_stage *stages, s
   memcpy(seeds->stages[seeds->n++], stages, bytes);
 }
 
-/* The paper's, the one by cost, the rival's. */
+/* Lists the paper's partition, the one by cost, the rival's. */
 static void list_seeds(const struct obscura *x, const struct plan_stage *paper, const struct plan_stage *rival,
                        struct seeds *seeds) {
   struct plan_stage *cut = MEM_NEW(struct plan_stage, x->n_stages);
@@ -266,7 +269,7 @@ static void search_seeds(struct obscura *x, const struct seeds *seeds, bool swap
   judge_list(x, &list, best);
 }
 
-/* Blocks leave to one tier. */
+/* Searches with blocks that leave to one tier. */
 static void search_blocks(struct obscura *x, const struct seeds *seeds, enum plan_tier tier,
                           struct obscura_draft **best) {
   enum plan_tier before = x->tier;
@@ -275,7 +278,7 @@ static void search_blocks(struct obscura *x, const struct seeds *seeds, enum pla
   x->tier = before;
 }
 
-/* A draft of 1F1B that discards and evicts all it can: what a refusal says when nothing fits. */
+/* Makes a draft of 1F1B that discards and evicts all it can, for the message of a refusal when nothing fits. */
 static struct obscura_draft *make_least(struct obscura *x, const struct plan_stage *stages) {
   struct obscura_draft *d = obscura_draft_create(x, stages);
   uint32_t *ops = obscura_list_ops(x);

@@ -1,5 +1,6 @@
-/* Blocks for which host memory has no room, or that are to wait on disk, go on to it: at each place where there are too
- * many, the one that is needed last, from when it is there until it has to be back. */
+/* Sends blocks of activations on to disk when host memory has no room, or when they are to wait on disk. At each
+ * place with too many blocks the one that is needed last goes, for as long as it can be away.
+ */
 #include "base/mem.h"
 #include "plan/plan_move.h"
 #include "planner/obscura/obscura.h"
@@ -16,13 +17,13 @@ static void hold(struct hosted *h, int32_t first, int32_t last, int32_t change) 
   for (int32_t k = first; k <= last; k++) h->held[k] += change;
 }
 
-/* Whether host memory has the block there, of those that have left the device. */
+/* Returns true when the block is in host memory at this place of the order. */
 static bool is_hosted(const struct plan_move *m, int32_t place) {
   return m->tier == PLAN_TIER_HOST || place <= m->disk_start || place >= m->disk_end;
 }
 
-/* The block needed last of those that wait in host memory at this place and can be on disk then, with `span` actions
- * for either way; one that is on disk before or after may go sooner, or come back later. */
+/* Chooses the block that is needed last among those that wait in host memory at this place and can be on disk then,
+ * with `span` actions for either way; one that is on disk before or after may go sooner, or come back later. */
 static struct plan_move *choose(const struct hosted *h, int32_t place, int32_t span) {
   struct plan_move *last = NULL;
   for (int32_t k = 0; k < h->n; k++) {

@@ -1,7 +1,7 @@
-/* Activation blocks that leave their device and come back: which, when, and what of them. A stage that runs mu forwards
- * ahead and lets lambda blocks go has mu - lambda at rest and two more on their way, one in each direction. Lazily, a
- * block leaves only when there is no room and comes back just in time (Belady's rule); eagerly, every block after the
- * first mu - lambda leaves when it is made and comes back as soon as another has been used up.
+/* Chooses which blocks of activations leave their device and come back, when, and which part of them. A stage that
+ * runs mu forwards ahead and has lambda blocks away has mu - lambda at rest and two more on their way, one in each
+ * direction. Lazily, a block leaves only when there is no room and comes back just in time (Belady's rule); eagerly,
+ * every block after the first mu - lambda leaves when it is made and comes back as soon as another has been used up.
  */
 #include <math.h>
 
@@ -36,7 +36,7 @@ bool obscura_may_leave(const struct obscura *x, int32_t stage) {
 
 /* ---- what of a block leaves ---- */
 
-/* Bytes of a block that the bits of a layer's mask stand for. */
+/* Returns the bytes of a block that the bits of a layer's mask stand for. */
 static int64_t measure_mask(const struct obscura *x, const struct obscura_draft *d, int32_t s, int32_t l,
                             uint32_t mask) {
   const struct model *model = x->request->model;
@@ -49,7 +49,8 @@ static int64_t measure_mask(const struct obscura *x, const struct obscura_draft 
   return bytes;
 }
 
-/* All of a layer's mask that `left` bytes have room for; *left goes down. Sizes given by layer go together. */
+/* Takes bits of a layer's mask for which `left` bytes have room, and lowers *left. Sizes given by layer are taken
+ * together. */
 static uint32_t take_bits(const struct obscura *x, const struct obscura_draft *d, int32_t s, int32_t l, double *left) {
   const struct layer *layer = &x->request->model->layers[l];
   uint32_t movable = footprint_get_movable(layer), hidden = (uint32_t)1 << FOOTPRINT_MOVES_HIDDEN, taken = 0;
@@ -72,7 +73,7 @@ static int64_t measure_block(const struct obscura *x, const struct obscura_draft
   return bytes;
 }
 
-/* False when nothing of the stage's blocks is to leave. */
+/* Chooses what leaves of the stage's blocks. False when nothing does. */
 static bool choose_moved(const struct obscura *x, const struct obscura_draft *d, int32_t s, uint32_t *moved) {
   const struct plan_stage *stage = &d->stages[s];
   bool any = false;
@@ -99,15 +100,15 @@ double obscura_get_transfer(const struct obscura *x, const struct obscura_draft 
 
 /* ---- when ---- */
 
-/* Actions that a block may take one way: as many as the transfer needs, two at least. */
+/* Returns the actions that a block's transfer may last one way: as many as it needs, two at least. */
 static int32_t get_span(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
   double pass = d->needs[s].forward + d->needs[s].backward + d->recompute[s];
   double spans = pass > 0 ? ceil(obscura_get_transfer(x, d, s) / pass) : 1;
   return 2 * (spans < 1 ? 1 : spans > x->n_micro ? x->n_micro : (int32_t)spans);
 }
 
-/* Every block after the first `rest` leaves after its forward, and comes back when the one `rest` before it has been
- * used. */
+/* Places moves so that every block after the first `rest` leaves after its forward, and comes back when the block
+ * `rest` before it has been used. */
 static int32_t place_eagerly(const struct plan *plan, int32_t s, int32_t rest, int32_t span, struct plan_move *moves) {
   int32_t *forward, *use, n = 0, m = plan->n_micro;
   plan_move_find_uses(plan, &forward, &use);
@@ -132,14 +133,14 @@ static int32_t place_blocks(const struct obscura *x, const struct obscura_draft 
   int32_t rest = d->warm_up[s] - d->lambda[s], span = get_span(x, d, s);
   if (rest < 0) rest = 0;
   if (x->options.eviction == PARAMS_EVICTION_EAGER) return place_eagerly(plan, s, rest, span, moves);
-  for (int32_t most = rest + 2;; most++) { /* very few are not enough for every order */
+  for (int32_t most = rest + 2;; most++) { /* some orders cannot run with very few */
     struct residency rule = {.stage = s, .capacity = most, .span = span};
     int32_t n = residency_make(plan, &rule, moves);
     if (n >= 0 || most >= d->warm_up[s]) return n;
   }
 }
 
-/* Bytes of a stage's block that leave. */
+/* Returns the bytes of a stage's block that leave. */
 static int64_t measure_moved(const struct obscura *x, const struct obscura_draft *d, int32_t s, const uint32_t *moved) {
   const struct plan_stage *stage = &d->stages[s];
   int64_t bytes = 0;
@@ -157,7 +158,7 @@ struct put {
   int32_t n;
 };
 
-/* All of a stage's n moves go to one other rank. */
+/* Sends all of a stage's n moves to one other rank. */
 static void send_to_peer(const struct obscura *x, const struct obscura_draft *d, const struct put *put, int32_t s,
                          struct plan_move *moves, int32_t n) {
   int32_t peer = obscura_get_peer(x, d, s);
@@ -171,7 +172,7 @@ static void send_to_peer(const struct obscura *x, const struct obscura_draft *d,
   }
 }
 
-/* Adds the stage's moves. STATUS_FAILED when it cannot go on with so few blocks. */
+/* Adds the stage's moves. STATUS_FAILED when its order cannot run with so few blocks on the device. */
 static int move_stage(const struct obscura *x, const struct obscura_draft *d, int32_t s, struct put *put) {
   struct plan_move *moves = put->moves + put->n;
   if (!choose_moved(x, d, s, put->moved)) return STATUS_OK;

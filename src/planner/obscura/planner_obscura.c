@@ -17,7 +17,7 @@
 #include "model/model.h"
 #include "planner/one_f_one_b.h"
 
-/* The first stage whose rank is like this one's. */
+/* Returns the first stage whose rank has the costs of this stage's rank. */
 static int32_t find_alike(const struct plan_request *request, int32_t stage) {
   int32_t first = 0, rank = planner_get_rank(request, stage);
   while (first < stage && request->cost && !cost_ranks_alike(request->cost, planner_get_rank(request, first), rank))
@@ -64,8 +64,8 @@ static struct obscura_draft *follow_once(struct obscura *x, const struct plan_st
   return d;
 }
 
-/* When the plan takes more memory than estimated, the search runs once more with what it learnt: it may adjust another
- * stage. */
+/* Follows the paper. When the plan takes more memory than estimated, it is done once more with the margins learnt:
+ * another stage may be adjusted. */
 struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage *stages) {
   enum { TRIES = 3 };
   int64_t *margin = MEM_NEW(int64_t, x->n_stages);
@@ -83,7 +83,7 @@ struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage 
   return d;
 }
 
-/* The paper cuts evenly; where whole blocks do not go into the stages, by cost. */
+/* Chooses the partition to begin with: even as in the paper; by cost where whole blocks do not fill the stages. */
 static void choose_base(const struct plan_request *request, struct plan_stage *stages) {
   struct plan_request even = *request;
   if (request->partition.kind != PARAMS_CUT_AUTO) return;
@@ -102,7 +102,7 @@ static bool goes_beyond(const struct obscura *x) {
   return !o->faithful && !forced && o->steps == PARAMS_obscura_steps_COUNT - 1;
 }
 
-/* The paper's procedure to the letter, but for when a recomputation begins. */
+/* Follows the paper's procedure to the letter, except for the instant when a recomputation begins. */
 static struct obscura_draft *follow_faithfully(struct obscura *x, const struct plan_stage *stages, bool early) {
   struct params_obscura options = x->options;
   x->options.faithful = true;
@@ -114,7 +114,7 @@ static struct obscura_draft *follow_faithfully(struct obscura *x, const struct p
   return draft;
 }
 
-/* What was taken, and by how much it is faster; a plan that does not fit is as slow as can be. */
+/* Notes which plan was taken, and by how much it is faster. A plan that does not fit counts as infinitely slow. */
 static void note_choice(const struct obscura *x, const char *taken, const char *other, double by, double by_paper) {
   char *paper = isfinite(by_paper) ? mem_format(", %.1f %% faster than by the paper's procedure", 100 * by_paper)
                                    : mem_strdup("; by the paper's procedure none fits");
@@ -127,7 +127,7 @@ static void note_choice(const struct obscura *x, const char *taken, const char *
   mem_free(paper);
 }
 
-/* The faster of the search's plan and the other planners'. */
+/* Takes the faster of the search's plan and the other planners' plans. */
 static int choose_best(struct obscura *x, const struct plan_stage *stages, struct plan **plan) {
   struct obscura_draft *paper = follow_faithfully(x, stages, false);
   double before = paper->seconds, other;
@@ -168,7 +168,7 @@ static int check_request(const struct plan_request *request) {
   return STATUS_OK;
 }
 
-/* A number of blocks is asked for, and none leaves. */
+/* Notes that obscura.lambda asks for blocks that leave, and none does. */
 static void note_blocks(const struct obscura *x, const struct plan *plan) {
   if (x->options.lambda <= 0 || plan->n_moves > 0) return;
   planner_note(
@@ -178,7 +178,7 @@ static void note_blocks(const struct obscura *x, const struct plan *plan) {
       (int)x->options.lambda);
 }
 
-/* A place that was asked for and is not used: nothing need wait there, or nothing has the time to. */
+/* Notes that pipeline.swap_tier names a place that is not used: nothing need wait there, or nothing has the time to. */
 static void note_tier(const struct obscura *x, const struct plan *plan) {
   static const enum plan_tier tiers[] = {[PARAMS_SWAP_TIER_HOST] = PLAN_TIER_HOST,
                                          [PARAMS_SWAP_TIER_DISK] = PLAN_TIER_DISK,
