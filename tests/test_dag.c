@@ -18,7 +18,35 @@ static int32_t get_stream_start(const struct dag *dag, int32_t rank, enum stream
   return dag->stream_offset[rank * STREAM_COUNT + (int32_t)stream];
 }
 
-static void check_structure(const struct dag *dag, const struct plan *plan) {
+/* Ties of the model whose layers are on two ranks. */
+static int32_t count_apart(const struct plan *plan, const struct model *model) {
+  int32_t n = 0;
+  for (int32_t i = 0; i < model->n_ties; i++) {
+    int32_t a = plan_get_stage(plan, model->ties[i].layer), b = plan_get_stage(plan, model->ties[i].user);
+    n += plan_get_holder(plan, a) != plan_get_holder(plan, b);
+  }
+  return n;
+}
+
+/* Both layers of a tie send their sums to the rank of the other. */
+static void check_tie(const struct dag *dag, const struct plan *plan, const struct tie *tie) {
+  int32_t layers[2] = {tie->layer, tie->user}, ranks[2], found = 0;
+  for (int k = 0; k < 2; k++) ranks[k] = plan_get_holder(plan, plan_get_stage(plan, layers[k]));
+  if (ranks[0] == ranks[1] || plan->forward_only) return;
+  for (int32_t v = 0; v < dag->n_nodes; v++) {
+    const struct dag_node *n = &dag->nodes[v];
+    int k = n->layer == layers[1];
+    if (n->kind != NODE_ST || n->layer != layers[k]) continue;
+    found++;
+    T_CHECK(n->rank == ranks[k] && n->peer == ranks[!k] && dag->nodes[dag->match[v]].layer == layers[!k] &&
+                n->bytes == tie->floats * (int64_t)sizeof(float),
+            "a sum of layer %d, %lld bytes, goes from rank %d to rank %d", n->layer, (long long)n->bytes, n->rank,
+            n->peer);
+  }
+  T_CHECK(found == 2, "layers %d and %d exchange %d sums", layers[0], layers[1], found);
+}
+
+static void check_structure(const struct dag *dag, const struct plan *plan, const struct model *model) {
   int64_t count[NODE_KIND_COUNT] = {0}, remote = 0, actions = plan->order_offset[plan->n_ranks];
   for (int32_t v = 0; v < dag->n_nodes; v++) count[dag->nodes[v].kind]++;
   for (int32_t s = 0; s + 1 < plan->n_stages; s++) remote += plan_get_holder(plan, s) != plan_get_holder(plan, s + 1);
@@ -29,7 +57,9 @@ static void check_structure(const struct dag *dag, const struct plan *plan) {
   T_CHECK(count[NODE_SB] == (plan->forward_only ? 0 : remote) && count[NODE_SB] == count[NODE_RB], "gradients");
   T_CHECK(count[NODE_U] == (plan->forward_only ? 0 : plan->n_layers), "updates");
   T_CHECK(count[NODE_N] == (plan->forward_only ? 0 : plan->n_ranks), "norms");
-  T_CHECK(count[NODE_ST] == count[NODE_RT] && (count[NODE_ST] == 0 || count[NODE_ST] == 2), "ties");
+  int32_t n_ties = plan->forward_only ? 0 : count_apart(plan, model);
+  T_CHECK(count[NODE_ST] == count[NODE_RT] && count[NODE_ST] == 2 * n_ties, "ties");
+  for (int32_t i = 0; i < model->n_ties; i++) check_tie(dag, plan, &model->ties[i]);
   T_CHECK(dag->n_edges <= 8 * (int64_t)dag->n_nodes, "%lld edges, %d nodes", (long long)dag->n_edges, dag->n_nodes);
   for (int64_t e = 0; e < dag->n_edges; e++)
     T_CHECK(e >= dag->in_offset[dag->edge_to[e]] && e < dag->in_offset[dag->edge_to[e] + 1],
@@ -293,7 +323,7 @@ static struct dag *check_graph(const struct plan *plan, const struct model *mode
   T_CHECK(dag_build(plan, model, &dag) == STATUS_OK, "%s", error_text());
   if (!dag) exit(1);
   T_CHECK(dag_check(dag, plan) == STATUS_OK, "%s", error_text());
-  check_structure(dag, plan);
+  check_structure(dag, plan, model);
   check_balance(dag);
   check_lives(dag, plan, model);
   check_runs(dag, plan);
@@ -355,6 +385,33 @@ static void test_planners(void) {
       }
   }
   for (int k = 0; k < 2; k++) model_destroy(&models[k]);
+}
+
+/* Ties of any layers, no layer in two of them: the tensors themselves are no concern of a graph. */
+static void draw_ties(struct model *model) {
+  int32_t *layers = MEM_NEW(int32_t, model->n_layers);
+  for (int32_t l = 0; l < model->n_layers; l++) {
+    int32_t other = draw(l + 1);
+    layers[l] = layers[other];
+    layers[other] = l;
+  }
+  model->n_ties = draw(4);
+  model->ties = mem_resize(model->ties, sizeof *model->ties * 3);
+  for (int32_t i = 0; i < model->n_ties; i++)
+    model->ties[i] = (struct tie){.layer = layers[2 * i], .user = layers[2 * i + 1], .floats = 16 * (1 + draw(9))};
+  mem_free(layers);
+}
+
+static void test_random_ties(void) {
+  for (int trial = 0; trial < 200; trial++) {
+    struct model *model = make_tiny_model(4, true);
+    draw_ties(model);
+    struct plan *plan = make_random_plan(model);
+    struct dag *dag = check_graph(plan, model);
+    dag_destroy(&dag);
+    plan_destroy(&plan);
+    model_destroy(&model);
+  }
 }
 
 static void test_random_plans(void) {
@@ -450,6 +507,7 @@ static void test_descriptions(void) {
 int main(void) {
   test_planners();
   test_random_plans();
+  test_random_ties();
   test_golden_times();
   test_makespans();
   test_descriptions();

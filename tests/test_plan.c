@@ -526,6 +526,29 @@ static void test_questions(void) {
   model_destroy(&model);
 }
 
+/* Who holds a stage and who does a micro-batch, where several ranks hold one. */
+static void test_replicas(void) {
+  static const int32_t offset[] = {0, 1, 4, 6}, ranks[] = {5, 3, 0, 4, 1, 2};
+  struct plan *plan = plan_create(3, 3, 6, 7, 0);
+  plan->n_replicas = 6;
+  plan->replica_rank = mem_resize(plan->replica_rank, sizeof ranks);
+  memcpy(plan->replica_rank, ranks, sizeof ranks);
+  memcpy(plan->replica_offset, offset, sizeof offset);
+  for (int32_t s = 0; s < 3; s++) {
+    int32_t done[6] = {0}, holders = 0, n = offset[s + 1] - offset[s];
+    for (int32_t i = 0; i < plan->n_micro; i++) done[plan_find_rank(plan, s, i)]++;
+    for (int32_t r = 0; r < 6; r++) {
+      bool holds = plan_holds(plan, s, r);
+      holders += holds;
+      T_CHECK(holds ? done[r] == 7 / n || done[r] == (7 + n - 1) / n : done[r] == 0, "stage %d rank %d does %d", s, r,
+              done[r]);
+    }
+    T_CHECK(holders == n && plan_holds(plan, s, plan_get_holder(plan, s)), "stage %d: %d ranks", s, holders);
+    T_CHECK(plan_find_rank(plan, s, 4) == ranks[offset[s] + 4 % n], "stage %d: replicas take turns", s);
+  }
+  plan_destroy(&plan);
+}
+
 int main(void) {
   test_even_partitions();
   test_known_partitions();
@@ -540,6 +563,7 @@ int main(void) {
   test_hash();
   test_forward_plans();
   test_questions();
+  test_replicas();
   T_CHECK(mem_balance() == 0, "%lld blocks left", (long long)mem_balance());
   return t_end();
 }

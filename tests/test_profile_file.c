@@ -243,6 +243,9 @@ static void test_cut_model(const struct model *model) {
   int64_t sum = 0;
   for (int l = 0; l < 4; l++) sum += cut->layers[l].n_parameters;
   T_CHECK(cut->n_parameters == sum, "parameters");
+  const struct tie *tie = model_find_tie(cut, 3);
+  T_CHECK(cut->n_ties == 1 && tie && tie->layer == 0 && tie->user == 3 && tie->floats == model->ties[0].floats,
+          "the head's tensor is still the embedding's");
   model_destroy(&cut);
 }
 

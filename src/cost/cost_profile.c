@@ -165,7 +165,7 @@ static char *list_lacking(const struct measured *m, const struct model *model) {
   }
   for (int k = 0; k < N_SWEEPS; k++) {
     static const char *const names[] = {"updates", "norm", "sums of the tied table"};
-    if (m->n_sweeps[k] || (k == PROFILE_TIE && !model->config.tied) || n++ >= MOST_NAMES) continue;
+    if (m->n_sweeps[k] || (k == PROFILE_TIE && !model->n_ties) || n++ >= MOST_NAMES) continue;
     char *longer = mem_format("%s%s%s", text ? text : "", text ? ", " : "", names[k]);
     mem_free(text);
     text = longer;

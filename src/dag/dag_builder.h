@@ -4,12 +4,12 @@
 
 #include "dag/dag.h"
 
-/* A rows x length, and what is discarded, that micro-batches have; many have the same. */
 /* The nodes of a tie between ranks, of its layer and of its user: ST and RT, or -1. */
 struct dag_tie {
   int32_t send[2], receive[2];
 };
 
+/* A shape, and what is discarded, that micro-batches have; many have the same. */
 struct dag_shape {
   int32_t micro; /* one of them */
   struct micro_shape shape;

@@ -257,9 +257,10 @@ struct checkpoint_part trainer_get_part(const struct trainer *t) {
   struct checkpoint_part part = {.weights = s->w, .m = s->m, .v = s->v};
   for (int32_t i = 0; i < s->n_ties; i++) {
     const struct rank_tie *tie = &s->ties[i];
-    if (rank_tie_is_copy(tie))
-      part.copies[part.n_copies++] =
-          (struct checkpoint_copy){tie->tie->layer, tie->tie->tensor, {tie->w, tie->m, tie->v}};
+    if (!rank_tie_is_copy(tie)) continue;
+    CHECK(part.n_copies < CHECKPOINT_MOST_COPIES, "a rank has %d tied tensors", (int)s->n_ties);
+    part.copies[part.n_copies++] =
+        (struct checkpoint_copy){tie->tie->layer, tie->tie->tensor, {tie->w, tie->m, tie->v}};
   }
   return part;
 }
