@@ -48,13 +48,17 @@ static struct train_side open_alone(const struct train_job *job, const struct mo
   return train_open(job->self, model, &setup, batch);
 }
 
-static void run_case(const struct train_job *job, const struct equal_case *c) {
-  struct model *model = train_make_model(c->json);
+static void run_model(const struct train_job *job, const struct equal_case *c, const struct model *model) {
   struct batch batch = make_step(c, model, 0);
   struct train_side side = train_open(job->comm, model, &c->setup, &batch);
   struct train_side alone = open_alone(job, model, &c->setup.optimizer, &batch);
   batch_fini(&batch);
   compare_sides(c, model, &side, &alone);
+}
+
+static void run_case(const struct train_job *job, const struct equal_case *c) {
+  struct model *model = train_make_model(c->json);
+  run_model(job, c, model);
   model_destroy(&model);
 }
 
@@ -77,6 +81,37 @@ static void test_grid(const struct train_job *job) {
       snprintf(c.name, sizeof c.name, "%s, %d micro-batches", planners[k], m);
       run_case(job, &c);
     }
+}
+
+/* Has a layer use the matrix of another layer's last product, which is of as many numbers, in place of its own. */
+static void tie_layers(struct model *model, int32_t layer, int32_t user) {
+  const struct layer *owner = &model->layers[layer];
+  int tensor = owner->ops[owner->n_ops - 1].weight;
+  T_CHECK(tensor >= 0 && owner->tensors[tensor].offset > 0, "layer %d ends in no product", layer);
+  model->layers[user].tensors[tensor].tied = true;
+  model->ties = mem_resize(model->ties, sizeof *model->ties * (size_t)(model->n_ties + 1));
+  model->ties[model->n_ties++] = (struct tie){
+      .layer = layer, .user = user, .tensor = tensor, .user_tensor = tensor, .floats = owner->tensors[tensor].count};
+}
+
+/* Tied tensors anywhere: of two blocks, not at the beginning of a layer's parameters, the user after its owner or
+ * before it, with the head's tie or without. */
+static void test_ties(const struct train_job *job) {
+  static const char *const models[] = {TRAIN_LLAMA(5, "true"), TRAIN_GPT2(5, "false")};
+  for (int k = 0; k < 4; k++) {
+    struct equal_case c = {.json = models[k % 2],
+                           .setup = {.optimizer = train_make_optimizer(k / 2 ? 0.3 : 0)},
+                           .rows = 6,
+                           .micro_batch = 2,
+                           .time = 9,
+                           .steps = 2};
+    struct model *model = train_make_model(c.json);
+    tie_layers(model, 1, 7);
+    tie_layers(model, 8, 2);
+    snprintf(c.name, sizeof c.name, "tied blocks, case %d", k);
+    run_model(job, &c, model);
+    model_destroy(&model);
+  }
 }
 
 /* Stages of any size, cut inside blocks too. */
@@ -235,6 +270,7 @@ int main(int argc, char **argv) {
   if (job.size <= 4) { /* on more ranks than that only what needs them */
     if (job.size == 4) test_lengths(&job, "gpipe");
     test_grid(&job);
+    test_ties(&job);
     test_partitions(&job);
     test_uneven(&job);
     test_by_hand(&job);

@@ -238,16 +238,21 @@ static inline float *train_get_copy(const struct rank_state *s) {
   return tie && rank_tie_is_copy(tie) ? tie->w : NULL;
 }
 
+/* Of the head's table 61 or 67 x 32, of inner tensors 32 x 32 or more: multiples of 16, so that none is padded. */
+static inline int64_t train_count_tied(const struct rank_tie *tie) { return tie->tie->floats; }
+
 /* Every rank compares what it holds with its own run of the whole, or with another run on the same ranks. */
 static inline void train_compare_gradients(const char *name, const struct train_side *side,
                                            const struct train_side *alone) {
   const struct rank_state *a = side->trainer->state, *b = alone->trainer->state;
   for (int32_t l = 0; l < a->model->n_layers; l++)
     if (a->holds[l]) train_compare_bits(name, "gradients", l, a->model->layers[l].n_floats, a->g[l], b->g[l]);
-  const struct rank_tie *tie = rank_state_find_tie(a, 0), *other = rank_state_find_tie(b, 0);
-  if (tie && rank_tie_is_copy(tie))
-    train_compare_bits(name, "gradients of the head's table", 0, a->model->layers[0].tensors[0].count, tie->g_user,
-                       other->has_owner ? other->g_owner : other->g_user);
+  for (int32_t i = 0; i < a->n_ties; i++) {
+    const struct rank_tie *tie = &a->ties[i], *other = rank_state_find_tie(b, tie->tie->user);
+    if (rank_tie_is_copy(tie))
+      train_compare_bits(name, "gradients of the copy", tie->tie->user, train_count_tied(tie), tie->g_user,
+                         other->has_owner ? other->g_owner : other->g_user);
+  }
 }
 
 static inline void train_compare_weights(const char *name, const struct train_side *side,
@@ -260,12 +265,14 @@ static inline void train_compare_weights(const char *name, const struct train_si
     train_compare_bits(name, "first moments", l, n, a->m[l], b->m[l]);
     train_compare_bits(name, "second moments", l, n, a->v[l], b->v[l]);
   }
-  const struct rank_tie *tie = rank_state_find_tie(a, 0), *other = rank_state_find_tie(b, 0);
-  if (!tie || !rank_tie_is_copy(tie)) return;
-  int64_t n = a->model->layers[0].tensors[0].count;
-  train_compare_bits(name, "the head's copy", 0, n, tie->w, other->w);
-  train_compare_bits(name, "the head's first moments", 0, n, tie->m, other->m);
-  train_compare_bits(name, "the head's second moments", 0, n, tie->v, other->v);
+  for (int32_t i = 0; i < a->n_ties; i++) {
+    const struct rank_tie *tie = &a->ties[i], *other = rank_state_find_tie(b, tie->tie->user);
+    int32_t user = tie->tie->user;
+    if (!rank_tie_is_copy(tie)) continue;
+    train_compare_bits(name, "the copy", user, train_count_tied(tie), tie->w, other->w);
+    train_compare_bits(name, "first moments of the copy", user, train_count_tied(tie), tie->m, other->m);
+    train_compare_bits(name, "second moments of the copy", user, train_count_tied(tie), tie->v, other->v);
+  }
 }
 
 static inline void train_compare_results(const char *name, int64_t step, const struct trainer_result *a,

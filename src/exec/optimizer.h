@@ -1,4 +1,4 @@
-/* Makes new weights of gradient sums: the tied table's sum, per-layer norms, clipping, AdamW. */
+/* Makes new weights of gradient sums: the tied tensors' sums, per-layer norms, clipping, AdamW. */
 #ifndef PENSTOCK_EXEC_OPTIMIZER_H
 #define PENSTOCK_EXEC_OPTIMIZER_H
 
@@ -20,12 +20,12 @@ double optimizer_get_lr(const struct optimizer_config *config, int64_t step);
 /* Factor on all gradients so that their norm is at most clip: clip / (norm + 1e-6), at most 1; 1 when clip is 0. */
 double optimizer_get_scale(const struct optimizer_config *config, double norm);
 
-/* Completes a layer's gradient after its last weight pass: of a tied table the head's sum is added to the embedding's
- * (on a rank with the head alone, the other way round: the same bits). Once a step. */
+/* Completes a layer's gradient after its last weight pass: of a tied tensor the user's sum is added to that of the
+ * layer (on a rank with the user alone, the other way round: the same bits). Once a step. */
 void optimizer_finish_gradient(struct rank_state *state, int32_t layer);
 
-/* Sum of squares of a layer's gradient, tensor by tensor in order, float64. A tied table counts in the embedding's
- * layer. *bad_tensor is the first tensor whose sum is not finite, else -1. */
+/* Sum of squares of a layer's gradient, tensor by tensor in order, float64. A tied tensor counts in the layer that it
+ * is of, not in its user. *bad_tensor is the first tensor whose sum is not finite, else -1. */
 double optimizer_sum_layer(struct rank_state *state, int32_t layer, int *bad_tensor);
 
 /* AdamW on a layer, which also clears its gradients for the next step. */

@@ -90,8 +90,8 @@ int trainer_build_batch(const struct trainer *trainer, const struct dataset *dat
  * ranks waiting: the caller ends the job. The measured peak equals the predicted one (CHECK). */
 int trainer_step(struct trainer *trainer, const struct batch *batch, int64_t step, struct trainer_result *result);
 
-/* The gradients of a batch without an update: left in the trainer's state for reading (a tied table's are complete in
- * the embedding's layer), until trainer_clear_gradients. Collective. Status as of trainer_step. */
+/* The gradients of a batch without an update: left in the trainer's state for reading (a tied tensor's are complete in
+ * the layer that it is of), until trainer_clear_gradients. Collective. Status as of trainer_step. */
 int trainer_compute_gradients(struct trainer *trainer, const struct batch *batch, struct trainer_result *result);
 void trainer_clear_gradients(struct trainer *trainer);
 
