@@ -138,10 +138,10 @@ extern const enum buffer_kind dag_block_kinds[DAG_BLOCK_PARTS];
 int64_t dag_measure_block(const struct plan *plan, const struct model *model, int32_t stage, int32_t micro,
                           int64_t bytes[DAG_BLOCK_PARTS]);
 
-/* dag_swap.c: the moves of a plan by stage and where its blocks go. */
+/* dag_swap.c: the moves of a plan by stage, the rank whose blocks they are, and where these go. */
 struct dag_swap {
-  int32_t stage, peer; /* peer -1: the tier is no rank */
-  uint8_t tier;        /* enum plan_tier */
+  int32_t stage, rank, peer; /* peer -1: the tier is no rank */
+  uint8_t tier;              /* enum plan_tier */
   int32_t n_moves;
   int32_t blocks;  /* most that are away during one action */
   int64_t bytes;   /* of all its moves, one way */

@@ -51,10 +51,9 @@ static json_t *make_moves(const struct plan_report *r) {
   for (int32_t k = 0; k < n; k++) {
     const struct dag_swap *s = &swaps[k];
     json_array_append_new(list, json_pack("{s:i, s:i, s:s, s:i, s:i, s:i, s:I, s:f}", "stage", (int)s->stage, "rank",
-                                          (int)plan_get_holder(r->plan, s->stage), "tier",
-                                          plan_tier_get_name((enum plan_tier)s->tier), "peer", (int)s->peer, "moves",
-                                          (int)s->n_moves, "blocks", (int)s->blocks, "bytes", (json_int_t)s->bytes,
-                                          "fraction", s->fraction));
+                                          (int)s->rank, "tier", plan_tier_get_name((enum plan_tier)s->tier), "peer",
+                                          (int)s->peer, "moves", (int)s->n_moves, "blocks", (int)s->blocks, "bytes",
+                                          (json_int_t)s->bytes, "fraction", s->fraction));
   }
   mem_free(swaps);
   return list;

@@ -95,8 +95,8 @@ static void print_moves(FILE *out, const struct plan_report *r) {
   if (n > 0) fprintf(out, "\nstage   rank  blocks moved  away at once  MiB a block  of what is kept  to\n");
   for (int32_t k = 0; k < n && k < RANKS_LISTED; k++) {
     const struct dag_swap *s = &swaps[k];
-    fprintf(out, "%5d  %5d  %12d  %12d  %11.4g  %13.4g %%  ", (int)s->stage, (int)plan_get_holder(r->plan, s->stage),
-            (int)s->n_moves, (int)s->blocks, (double)s->bytes / s->n_moves / MIB, 100 * s->fraction);
+    fprintf(out, "%5d  %5d  %12d  %12d  %11.4g  %13.4g %%  ", (int)s->stage, (int)s->rank, (int)s->n_moves,
+            (int)s->blocks, (double)s->bytes / s->n_moves / MIB, 100 * s->fraction);
     print_place(out, s);
   }
   if (n > RANKS_LISTED) fprintf(out, "... and %d rows more\n", (int)n - RANKS_LISTED);
