@@ -18,6 +18,21 @@ static inline int32_t draw(int32_t n) {
   return (int32_t)(rng_bits(&key, drawn++) % (uint64_t)n);
 }
 
+/* Ties of any layers, no layer in two of them: the tensors themselves are no concern of a graph. */
+static inline void draw_ties(struct model *model) {
+  int32_t *layers = MEM_NEW(int32_t, model->n_layers);
+  for (int32_t l = 0; l < model->n_layers; l++) {
+    int32_t other = draw(l + 1);
+    layers[l] = layers[other];
+    layers[other] = l;
+  }
+  model->n_ties = draw(4);
+  model->ties = mem_resize(model->ties, sizeof *model->ties * 3);
+  for (int32_t i = 0; i < model->n_ties; i++)
+    model->ties[i] = (struct tie){.layer = layers[2 * i], .user = layers[2 * i + 1], .floats = 16 * (1 + draw(9))};
+  mem_free(layers);
+}
+
 static inline struct plan *make_plan(const struct model *model, const char *planner, int32_t p, int32_t m, bool clip) {
   struct micro_shape micro[MAX_MICRO];
   for (int32_t i = 0; i < m; i++) micro[i] = micro_shape_make(1 + i % 2, 8 + i % 5, 7, 6);
