@@ -17,7 +17,8 @@ static inline int64_t pick(uint64_t seed, uint32_t a, uint64_t i, int64_t below)
   return (int64_t)(rng_bits(&key, i) % (uint64_t)below);
 }
 
-/* Layers with 1 to 4 tensors of one or two dimensions up to `most`; the last one ends in a tied tensor when asked. */
+/* Layers with 1 to 4 tensors of one or two dimensions up to `most`; when asked, the last one ends in one of another
+ * layer's. */
 static inline struct model *make_random_model(uint64_t seed, int32_t n_layers, int64_t most, bool tied) {
   struct model *model = MEM_NEW(struct model, 1);
   model->n_layers = n_layers;
@@ -39,15 +40,20 @@ static inline struct model *make_random_model(uint64_t seed, int32_t n_layers, i
   }
   if (tied) {
     struct layer *head = &model->layers[n_layers - 1];
-    head->tensors[head->n_tensors++] = model->layers[0].tensors[0];
-    head->tensors[head->n_tensors - 1].tied = true;
+    struct tie tie = {.layer = (int32_t)pick(seed, 5, 0, n_layers - 1), .user = n_layers - 1};
+    tie.tensor = (int)pick(seed, 6, 0, model->layers[tie.layer].n_tensors);
+    tie.user_tensor = head->n_tensors++;
+    head->tensors[tie.user_tensor] = model->layers[tie.layer].tensors[tie.tensor];
+    head->tensors[tie.user_tensor].tied = true;
+    model->ties = MEM_NEW(struct tie, 1);
+    model->ties[model->n_ties++] = tie;
   }
-  model->config.tied = tied;
   return model;
 }
 
 static inline void free_random_model(struct model *model) {
   mem_free(model->layers);
+  mem_free(model->ties);
   mem_free(model);
 }
 
@@ -66,19 +72,22 @@ static inline int spread_layer(int spread, int32_t layer, int32_t n_layers, int 
 /* Arrays of one rank. */
 struct arrays {
   float **set[3];
-  float *tied[3];
+  float *copy[3]; /* of the tied tensor, where the rank has its user alone */
+  const struct tie *tie;
+  int64_t tied; /* floats of it */
 };
 
 static inline struct arrays make_arrays(const struct model *model, int spread, int rank, int size) {
-  struct arrays arrays;
+  struct arrays arrays = {.tie = model->ties};
+  if (arrays.tie) arrays.tied = model->layers[arrays.tie->layer].tensors[arrays.tie->tensor].count;
   for (int s = 0; s < 3; s++) {
     arrays.set[s] = MEM_NEW(float *, model->n_layers);
     for (int32_t l = 0; l < model->n_layers; l++)
       if (spread_layer(spread, l, model->n_layers, size) == rank)
         arrays.set[s][l] = MEM_NEW(float, model->layers[l].n_floats);
     int last = spread_layer(spread, model->n_layers - 1, model->n_layers, size);
-    bool copy = model->config.tied && last == rank && !arrays.set[s][0];
-    arrays.tied[s] = copy ? MEM_NEW(float, model->layers[0].tensors[0].count) : NULL;
+    bool alone = arrays.tie && last == rank && !arrays.set[s][arrays.tie->layer];
+    arrays.copy[s] = alone ? MEM_NEW(float, arrays.tied) : NULL;
   }
   return arrays;
 }
@@ -87,14 +96,16 @@ static inline void free_arrays(const struct model *model, struct arrays *arrays)
   for (int s = 0; s < 3; s++) {
     for (int32_t l = 0; l < model->n_layers; l++) mem_free(arrays->set[s][l]);
     mem_free(arrays->set[s]);
-    mem_free(arrays->tied[s]);
+    mem_free(arrays->copy[s]);
   }
 }
 
 static inline struct checkpoint_part get_part(const struct arrays *arrays) {
   struct checkpoint_part part = {.weights = arrays->set[0], .m = arrays->set[1], .v = arrays->set[2]};
-  part.n_copies = arrays->tied[0] != NULL;
-  part.copies[0] = (struct checkpoint_copy){0, 0, {arrays->tied[0], arrays->tied[1], arrays->tied[2]}};
+  part.n_copies = arrays->copy[0] != NULL;
+  if (part.n_copies)
+    part.copies[0] = (struct checkpoint_copy){
+        arrays->tie->layer, arrays->tie->tensor, {arrays->copy[0], arrays->copy[1], arrays->copy[2]}};
   return part;
 }
 
@@ -120,8 +131,10 @@ static inline int64_t visit_arrays(const struct model *model, const struct array
         }
       }
   for (int s = 0; s < n_sets; s++)
-    for (int64_t i = 0; arrays->tied[s] && i < model->layers[0].tensors[0].count && !write; i++)
-      wrong += arrays->tied[s][i] != value_at(step, s, 0, i);
+    for (int64_t i = 0; arrays->copy[s] && i < arrays->tied && !write; i++) {
+      int64_t offset = model->layers[arrays->tie->layer].tensors[arrays->tie->tensor].offset;
+      wrong += arrays->copy[s][i] != value_at(step, s, arrays->tie->layer, offset + i);
+    }
   return wrong;
 }
 
