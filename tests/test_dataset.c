@@ -165,7 +165,8 @@ static void test_empty_documents(void) {
     dataset_close(&dataset);
 
     dataset = open_files(&file, NULL, 1, PARAMS_BATCHING_FIXED, most, 3, true);
-    char *words = mem_format("%d rows of %d tokens; %d tokens at the end", 12 / most, most, 12 % most);
+    char *words = mem_format("%d row%s of %d tokens; %d tokens at the end", 12 / most, 12 / most == 1 ? "" : "s", most,
+                             12 % most);
     T_CHECK(strstr(dataset_get_line(dataset, 0), words), "no '%s' in: %s", words, dataset_get_line(dataset, 0));
     mem_free(words);
     dataset_close(&dataset);

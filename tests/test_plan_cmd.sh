@@ -321,7 +321,7 @@ run 0 plan deck.yml --json -D run.folder=R1 -D 'data.global_batch=1000'
 sed '/stages: 4/d' deck.yml > one.yml
 run 0 plan one.yml
 warns 'pipeline.stages is not given: this is the plan for 1 rank'
-says '1 stages on 1 ranks'
+says '1 stage on 1 rank,'
 PMI_SIZE=3 PMI_RANK=0 SLURM_NTASKS=3 run 0 plan deck.yml
 says '4 stages on 4 ranks'
 

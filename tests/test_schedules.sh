@@ -171,6 +171,8 @@ check [ "$(grep -c '"recompute": "mlp"' out)$(grep -c '"recompute": "none"' out)
 tells '"planner": "file"'
 run_on 1 0 plan deck.yml -D data.batching=fixed "${given[@]}" -D pipeline.recompute=full
 tells 'note: PLAN/plan.h5: it says itself what is recomputed'
+run_on 2 0 train deck.yml "${given[@]}" -D data.micro_batch=1 -D pipeline.recompute=full -D run.steps=1 -D run.folder=GIVEN
+tells '^  note: PLAN/plan.h5: it says itself what is recomputed'
 run_on 1 2 plan deck.yml -D data.batching=fixed "${given[@]}" -D pipeline.chunks=3
 tells 'has 4 stages on 2 ranks, but pipeline.chunks is 3'
 run_on 1 2 plan deck.yml -D data.batching=fixed "${given[@]}" -D 'pipeline.partition=[1, 3]'

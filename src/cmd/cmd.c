@@ -30,7 +30,8 @@ static void print_help(FILE *out) {
       "Trains transformer language models with pipeline parallelism on MPI ranks, under a memory limit a device.\n\n");
   for (int i = 0; i < N_COMMANDS; i++) fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
   fprintf(out,
-          "\npenstock COMMAND --help says more of each; penstock --version says what was built.\n"
+          "\npenstock help COMMAND, or penstock COMMAND --help, says more of each; penstock --version says what was "
+          "built.\n"
           "Exit codes: 0 finished, 1 failure, 2 mistake in deck or command line, 75 stopped early and resumable.\n");
 }
 
@@ -47,12 +48,12 @@ static int run_help(int argc, char **argv) {
   char *asked[] = {argc > 2 ? argv[2] : NULL, (char *)(uintptr_t) "--help", NULL};
   const struct command *command = argc > 2 ? cmd_find(argv[2]) : NULL;
   if (command) return command->run(2, asked);
-  if (argc > 2) return refuse_command(argv[2]);
+  if (argc > 2 && strcmp(argv[2], "help")) return refuse_command(argv[2]);
   print_help(stdout);
   return STATUS_OK;
 }
 
-/* Returns true when a launcher started */
+/* Returns true when a launcher started this rank for a command that one process does alone. Rank 1 warns. */
 static bool is_needless(const struct command *command) {
   if (command->kind == CMD_JOB) return false;
   int rank = comm_find_launched_rank();

@@ -52,12 +52,13 @@ static void describe_source(struct dataset *dataset, const struct source *source
   char *left = dataset->batching == PARAMS_BATCHING_FIXED
                    ? mem_format("; %" PRId64 " tokens at the end, less than a row, left out", file->n_tokens - used)
                    : NULL;
-  add_line(dataset, mem_format("%s: %" PRId64 " documents%s, %" PRId64 " tokens (%s), %" PRId64 " rows of %s%" PRId64
-                               " tokens%s",
-                               file->prefix, file->n_documents, skipped ? skipped : "", file->n_tokens,
-                               tokens_get_type_name(file->type), source->n_rows,
-                               dataset->batching == PARAMS_BATCHING_FIXED ? "" : "at most ", dataset->sequence_length,
-                               left ? left : ""));
+  add_line(dataset,
+           mem_format("%s: %" PRId64 " document%s%s, %" PRId64 " tokens (%s), %" PRId64 " row%s of %s%" PRId64
+                      " tokens%s",
+                      file->prefix, file->n_documents, file->n_documents == 1 ? "" : "s", skipped ? skipped : "",
+                      file->n_tokens, tokens_get_type_name(file->type), source->n_rows, source->n_rows == 1 ? "" : "s",
+                      dataset->batching == PARAMS_BATCHING_FIXED ? "" : "at most ", dataset->sequence_length,
+                      left ? left : ""));
   mem_free(skipped);
   mem_free(left);
 }

@@ -35,9 +35,10 @@ static struct stage_means *measure_stages(const struct plan_report *r) {
 
 static void print_head(FILE *out, const struct plan_report *r) {
   const struct micro_shape *micro = &r->plan->micro[0];
-  fprintf(out, "plan %s: %d stages on %d ranks, %d micro-batches of %d x %d tokens; costs: %s\n", r->plan->planner,
-          (int)r->plan->n_stages, (int)r->plan->n_ranks, (int)r->plan->n_micro, (int)micro->rows, (int)micro->length,
-          r->cost_source);
+  fprintf(out, "plan %s: %d stage%s on %d rank%s, %d micro-batch%s of %d x %d tokens; costs: %s\n", r->plan->planner,
+          (int)r->plan->n_stages, r->plan->n_stages == 1 ? "" : "s", (int)r->plan->n_ranks,
+          r->plan->n_ranks == 1 ? "" : "s", (int)r->plan->n_micro, r->plan->n_micro == 1 ? "" : "es", (int)micro->rows,
+          (int)micro->length, r->cost_source);
   for (const char *note = r->notes; *note;) {
     int n = 0;
     while (note[n] && note[n] != '\n') n++;

@@ -48,8 +48,9 @@ static void write_summary(FILE *out, const struct page *page) {
   if (page->report)
     write_run(out, page->report);
   else
-    fprintf(out, "<dt>plan</dt><dd>%d stages on %d ranks; predicted step %.6g ms</dd>\n", (int)p->timelines[0].n_stages,
-            (int)p->timelines[0].n_ranks, (p->timelines[0].end_s - p->timelines[0].begin_s) * 1e3);
+    fprintf(out, "<dt>plan</dt><dd>%d stage%s on %d rank%s; predicted step %.6g ms</dd>\n",
+            (int)p->timelines[0].n_stages, p->timelines[0].n_stages == 1 ? "" : "s", (int)p->timelines[0].n_ranks,
+            p->timelines[0].n_ranks == 1 ? "" : "s", (p->timelines[0].end_s - p->timelines[0].begin_s) * 1e3);
   fputs("</dl>\n", out);
 }
 

@@ -41,6 +41,7 @@ struct run {
   char *validation_data; /* the same of what was evaluated on last; NULL: nothing */
   bool forgets_best;     /* that is other data than before: no earlier loss is held against new ones */
   struct plan *plan;
+  char *plan_notes; /* what the planner says beside it, a line each; NULL on other ranks than 0 */
   struct trainer *trainer;
   struct cost *cost; /* what a device that keeps time asks for, else NULL */
   struct run_timed {

@@ -132,12 +132,22 @@ static void log_stage(const struct run *run, int32_t s) {
   mem_free(discards);
 }
 
+/* Says what the planner says beside its plan, in the words of `penstock plan`. */
+static void log_notes(const char *notes) {
+  for (const char *line = notes; line && *line;) {
+    int n = (int)strcspn(line, "\n");
+    log_line("  note: %.*s", n, line);
+    line += n + (line[n] == '\n');
+  }
+}
+
 static void log_plan(const struct run *run) {
   const struct plan *plan = run->plan;
   struct dag *dag = NULL;
   log_line("plan: %s, %d stage%s, %d micro-batch%s a step, hash %016llx", plan->planner, plan->n_stages,
            plan->n_stages == 1 ? "" : "s", plan->n_micro, plan->n_micro == 1 ? "" : "es",
            (unsigned long long)plan->hash);
+  log_notes(run->plan_notes);
   if (dag_build(plan, run->model, &dag)) return;
   for (int32_t r = 0; r < plan->n_ranks; r++) {
     char peak[32], limit[32];

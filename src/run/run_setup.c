@@ -298,7 +298,8 @@ static int prepare_all(struct run *run) {
   if (!status) describe_config(run);
   if (!status) status = comm_agree_all(run->comm, run_timed_open(run, run->found_step));
   if (!status)
-    status = setup_deck_plan_all(run->comm, run->params, run->model, get_longest(run), get_share(run), &run->plan);
+    status = setup_deck_plan_all(run->comm, run->params, run->model, get_longest(run), get_share(run), &run->plan,
+                                 &run->plan_notes);
   if (!status) setup_note_plan(run->params, run->plan);
   if (!status) status = open_trainer_all(run);
   if (!status) status = run_compare_open_all(run);
@@ -331,6 +332,7 @@ void run_close_all(struct run *run) {
   trainer_destroy(&run->trainer);
   cost_destroy(&run->cost);
   plan_destroy(&run->plan);
+  mem_free(run->plan_notes);
   dataset_close(&run->train);
   dataset_close(&run->validation);
   model_destroy(&run->model);

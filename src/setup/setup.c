@@ -204,7 +204,7 @@ static void warn_notes(const char *notes) {
 }
 
 int setup_deck_plan_all(struct comm *comm, const struct params *params, const struct model *model, int64_t longest,
-                        int64_t share_bytes, struct plan **plan) {
+                        int64_t share_bytes, struct plan **plan, char **notes) {
   struct micro_shape *micro;
   int status = request_check_count(params, comm_get_size(comm));
   if (status) return status;
@@ -219,7 +219,11 @@ int setup_deck_plan_all(struct comm *comm, const struct params *params, const st
   request.plan.host_limit = hosts;
   status = comm_agree_all(comm, status);
   if (!status) status = setup_plan_all(comm, params_get_choice(params, PARAM_pipeline_planner), &request.plan, plan);
-  if (!status) warn_notes(request.notes);
+  if (!status && !notes) warn_notes(request.notes);
+  if (!status && notes) {
+    *notes = request.notes;
+    request.notes = NULL;
+  }
   request_close(&request);
   cost_destroy(&cost);
   mem_free(limits);

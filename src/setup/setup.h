@@ -37,10 +37,11 @@ int setup_limits_all(struct comm *comm, const struct params *params, int64_t sha
  * STATUS_MISTAKE with the smallest changes that would. */
 int setup_plan_all(struct comm *comm, const char *planner, const struct plan_request *request, struct plan **plan);
 
-/* The plan of a deck for rows of at most `longest` tokens; what the planner says beside it is a warning. share_bytes:
- * this rank's memory where the deck has no limit. */
+/* The plan of a deck for rows of at most `longest` tokens. share_bytes: this rank's memory where the deck has no limit.
+ * The planner's notes, a line each, are the caller's to free: on rank 0, NULL elsewhere and where there are none. With
+ * `notes` NULL they are warnings. */
 int setup_deck_plan_all(struct comm *comm, const struct params *params, const struct model *model, int64_t longest,
-                        int64_t share_bytes, struct plan **plan);
+                        int64_t share_bytes, struct plan **plan, char **notes);
 
 struct optimizer_config setup_make_optimizer(const struct params *params);
 

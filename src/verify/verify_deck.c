@@ -153,7 +153,7 @@ static int open_run_all(struct deck_run *run) {
   if (!status) status = open_data_all(run);
   if (!status)
     status = setup_deck_plan_all(run->comm, run->params, run->model, dataset_get_longest(run->data),
-                                 run->topo.memory_share_bytes, &run->plan);
+                                 run->topo.memory_share_bytes, &run->plan, NULL);
   if (!status) status = comm_agree_all(run->comm, check_plan(run->plan));
   int rank = comm_get_rank(run->comm);
   if (!status)

@@ -141,7 +141,7 @@ static int open_run_all(struct reference_run *run, const char *path, const char 
   if (!status) status = setup_topo_all(run->comm, &run->params, &run->topo);
   if (!status)
     status = setup_deck_plan_all(run->comm, &run->params, run->model, run->reference.time, run->topo.memory_share_bytes,
-                                 &run->plan);
+                                 &run->plan, NULL);
   return status ? status : comm_agree_all(run->comm, open_trainer(run));
 }
 
