@@ -49,6 +49,15 @@ train grown 2
 ends 0
 has_steps grown 6
 same_run whole grown
+# The report draws a step beside its own prediction, or alone: plan.h5 is that of the last start.
+train grown 4 -D run.steps=8
+ends 0
+check "$penstock" report grown --step 3 --svg step3.svg > /dev/null 2> err || fail "no report of step 3: $(cat err)"
+check grep -q "warning: step 3 ran with another plan" err || fail "no warning: $(cat err)"
+check [ "$(grep -c predicted step3.svg)" = 0 ] || fail "step 3 is drawn beside the prediction of another plan"
+check "$penstock" report grown --step 8 --svg step8.svg > /dev/null 2> err || fail "no report of step 8: $(cat err)"
+check [ ! -s err ] || fail "says of step 8: $(cat err)"
+check grep -q predicted step8.svg || fail "step 8 is drawn without its prediction"
 
 # Four ranks, then other numbers of them. Three steps after the stop tell by losses and by weights.
 name="on other numbers of ranks"

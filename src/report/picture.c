@@ -59,6 +59,18 @@ static int forgive_plan(int status, const char *trace) {
   return STATUS_OK;
 }
 
+/* A run that went on may have another plan than the step that is drawn: plan.h5 is that of the last start. */
+static void drop_other_plan(struct picture *p) {
+  if (p->n_timelines < 2 || timeline_is_of_plan(&p->timelines[1], &p->timelines[0])) return;
+  log_warn(
+      "step %lld ran with another plan than the one in plan.h5, of an earlier start: it is drawn without a prediction",
+      (long long)p->timelines[1].step);
+  timeline_fini(&p->timelines[0]);
+  p->timelines[0] = p->timelines[1];
+  p->timelines[1] = (struct timeline){0};
+  p->n_timelines = 1;
+}
+
 int picture_read(const char *name, const char *trace, const char *plan, int64_t step, struct picture *picture) {
   struct plan_file file = {0};
   int64_t *bytes_static = NULL, *limits = NULL;
@@ -77,6 +89,7 @@ int picture_read(const char *name, const char *trace, const char *plan, int64_t 
     status = forgive_plan(add_timeline(picture, "predicted", plan, 0, seconds, &memory), trace);
   }
   if (!status && trace) status = add_timeline(picture, "measured", trace, step, 0, &memory);
+  if (!status) drop_other_plan(picture);
   if (!status && picture->n_timelines == 0)
     status = error_raise(STATUS_MISTAKE, "%s holds no times: penstock plan writes plans with predicted times",
                          trace  ? trace

@@ -170,6 +170,36 @@ int timeline_init(struct timeline *t, const char *title, int64_t step, double se
   return status;
 }
 
+static bool is_pass(const struct node_row *row) {
+  return row->kind == NODE_F || row->kind == NODE_R || row->kind == NODE_B || row->kind == NODE_I ||
+         row->kind == NODE_W;
+}
+
+/* Returns the first pass among the rows from i to before end, in the order of their start; end where there is none. */
+static int64_t find_pass(const struct timeline *t, int64_t i, int64_t end) {
+  while (i < end && !is_pass(&t->rows[i])) i++;
+  return i;
+}
+
+static bool has_same_passes(const struct timeline *a, const struct timeline *b, int32_t rank) {
+  int64_t i = a->row_offset[rank], j = b->row_offset[rank];
+  for (;; i++, j++) {
+    i = find_pass(a, i, a->row_offset[rank + 1]);
+    j = find_pass(b, j, b->row_offset[rank + 1]);
+    bool ends = i == a->row_offset[rank + 1];
+    if (ends || j == b->row_offset[rank + 1]) return ends && j == b->row_offset[rank + 1];
+    const struct node_row *left = &a->rows[i], *right = &b->rows[j];
+    if (left->kind != right->kind || left->stage != right->stage || left->microbatch != right->microbatch) return false;
+  }
+}
+
+bool timeline_is_of_plan(const struct timeline *measured, const struct timeline *predicted) {
+  if (measured->n_ranks != predicted->n_ranks && measured->n_ranks != 1) return false;
+  for (int32_t r = 0; r < measured->n_ranks; r++)
+    if (!has_same_passes(measured, predicted, r)) return false;
+  return true;
+}
+
 void timeline_fini(struct timeline *t) {
   mem_free(t->rows);
   mem_free(t->on_path);

@@ -58,6 +58,10 @@ int timeline_init(struct timeline *timeline, const char *title, int64_t step, do
                   int64_t n_rows, const struct timeline_memory *memory);
 void timeline_fini(struct timeline *timeline);
 
+/* Returns true when each rank did the same passes in the same order in both, as steps of one plan do. A measured step
+ * of which only one rank's rows are there, as a broken job leaves it, is judged by these. */
+bool timeline_is_of_plan(const struct timeline *measured, const struct timeline *predicted);
+
 /* Passes have shades: 0 for a rank's first stage, up to TIMELINE_SHADES - 1 for its last one; 0 of what is no pass. */
 enum { TIMELINE_SHADES = 8 };
 int timeline_get_shade(const struct timeline *timeline, const struct node_row *row);

@@ -188,8 +188,8 @@ static int open_request(const struct params *params, const struct model *model, 
   if (!status) status = costs_open(params, model, n_ranks, NULL, cost, &notes);
   request->plan.cost = *cost;
   if (!status && cost_has_sizes(*cost) && !footprint_is_given(model))
-    planner_note(&request->plan, "memory is that of the model's layers: a device that computes takes no other, so the "
-                                 "columns of bytes in cost.table do not act");
+    log_warn("memory is that of the model's layers: a device that computes takes no other, so the columns of bytes in "
+             "cost.table do not act");
   mem_free(notes);
   return status;
 }
