@@ -20,7 +20,7 @@ tells() { check grep -qE -- "$1" "$table" || fail "the report has no line with '
 tells_not() { check; if grep -qE -- "$1" "$table"; then fail "the report has a line with '$1'"; fi; }
 # list_kinds COLUMN: the same of the table in the report; 3 is predicted, 4 measured, both a node.
 list_kinds() {
-  awk -v column="$1" '/ node +a step/ { reading = 1; next } / op, all passes|\(measured sends|penstock:/ { reading = 0 }
+  awk -v column="$1" '/ node +a step/ { reading = 1; next } / op, all passes|\(sends and|penstock:/ { reading = 0 }
     reading { printf "%s %d %.6f\n", $1, $2, $2 * $column }' "$table" | sort
 }
 # same_kinds CSV COLUMN: the table has four decimals a node.
@@ -62,7 +62,7 @@ holds() {
   status_is "$1" DONE
   says_once 'predicted beside measured \(median of the last 1 step\);'
   says 'step: predicted [0-9.]+ ms, measured [0-9.]+ ms, measured/predicted [0-9.]+'
-  says 'bubble: predicted [0-9.]+ %, measured [0-9.]+ %'
+  says 'idle: predicted [0-9.]+ %, measured [0-9.]+ %'
   says "memory: predicted at most [0-9.]+ [KMG]iB, measured [0-9.]+ [KMG]iB, limit 64.00 MiB, on rank [0-9]"
   says "by kind of pass and by op: penstock report $work/$1\$"
   says_not ' node +a step| op, all passes'

@@ -225,8 +225,8 @@ for every in 5 50; do
   train limited$every 2 "${limited[@]}" -D run.trace_every=$every -D run.steps=130
   ends 0
   status_is limited$every DONE
-  says 'trace\.h5: about [0-9.]+ KiB a step, 128\.00 KiB \(run\.trace_limit\) are reached in [0-9]+ steps: '
-  says 'limited[0-9]+/trace\.h5 would pass run\.trace_limit, 0\.125 MiB: of its steps one in [0-9]+ stays, and the last '
+  says 'trace\.h5: about [0-9.]+ KiB a step; run\.trace_limit \(128\.00 KiB\) will be reached in [0-9]+ steps: '
+  says 'limited[0-9]+/trace\.h5 has reached run\.trace_limit \(128\.00 KiB\): from now on one step in [0-9]+ and the last [0-9]+ are kept'
   check [ "$(stat -c %s limited$every/trace.h5)" -le 131072 ] || fail "trace.h5 has $(stat -c %s limited$every/trace.h5) bytes"
   check "$penstock" report limited$every > report.txt || fail "no report"
   check grep -qE '^steps [0-9]+ to 130 \([1-9][0-9]* in the trace\)' report.txt || fail "the report says $(sed -n 3p report.txt)"

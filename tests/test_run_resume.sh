@@ -43,17 +43,28 @@ ends 0
 says "DONE at step 2 already; raise run.steps"
 status_is grown DONE
 check cmp grown/metrics.csv before.csv || fail "a finished run is trained again"
+train grown 2 -D run.steps=2 -D optimizer.lr=1
+ends 2
+says 'optimizer.lr'
+status_is grown DONE
 train grown 2 -D run.steps=4
 ends 0
-train grown 2
+train grown 1
 ends 0
 has_steps grown 6
+name="the first step after a start warms up, and a step of before ran with another plan"
+"$penstock" report grown > "$output" || fail "no report"
+says '^steps 6 to 6 \(1 in the trace\)'
+"$penstock" report grown --step 3 > "$output" || fail "no report of step 3"
+says '^step 3 \(one column'
+says '^note: step 3 ran with another plan than that in plan.h5 \(2 stages on 2 ranks\)'
+check [ "$(grep -c 'timeline, ' grown/report.html)" = 1 ] || fail "a step is drawn beside the prediction of another plan"
 same_run whole grown
 # The report draws a step beside its own prediction, or alone: plan.h5 is that of the last start.
 train grown 4 -D run.steps=8
 ends 0
-check "$penstock" report grown --step 3 --svg step3.svg > /dev/null 2> err || fail "no report of step 3: $(cat err)"
-check grep -q "warning: step 3 ran with another plan" err || fail "no warning: $(cat err)"
+check "$penstock" report grown --step 3 --svg step3.svg > report.txt 2> err || fail "no report of step 3: $(cat err)"
+check grep -q "note: step 3 ran with another plan" report.txt || fail "no note: $(tail -n 3 report.txt)"
 check [ "$(grep -c predicted step3.svg)" = 0 ] || fail "step 3 is drawn beside the prediction of another plan"
 check "$penstock" report grown --step 8 --svg step8.svg > /dev/null 2> err || fail "no report of step 8: $(cat err)"
 check [ ! -s err ] || fail "says of step 8: $(cat err)"

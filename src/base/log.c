@@ -118,6 +118,14 @@ void log_warn(const char *format, ...) {
   va_end(list);
 }
 
+void log_note(const char *format, ...) {
+  if (own_rank != 0) return;
+  va_list list;
+  va_start(list, format);
+  write_line(STDERR_FILENO, "penstock: note: ", format, list);
+  va_end(list);
+}
+
 void log_rank(const char *format, ...) {
   char prefix[48];
   snprintf(prefix, sizeof prefix, "penstock: rank %d: ", own_rank);

@@ -31,6 +31,10 @@ bool log_has_lost(void);
 /* One line from rank 0, "penstock: warning: ...", on standard error and in the log file. */
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* One line from rank 0, "penstock: note: ...", on standard error, so that it does not mix with results on standard
+ * output, and in the log file. */
+void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* One line from any rank, "penstock: rank R: ...", on standard error (and in the log file on rank 0). */
 void log_rank(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -130,8 +130,9 @@ static const char *const fault_names[TOKENS_FAULT_COUNT] = {
 #undef X
 };
 
-static void take_fault(void *context, enum tokens_fault fault, bool refused, const char *text) {
+static void take_fault(void *context, enum tokens_fault fault, bool refused, int64_t n, const char *text) {
   struct findings *findings = context;
+  (void)n;
   findings->refused += refused;
   if (findings->list)
     json_array_append_new(findings->list, json_pack("{s:s, s:b, s:o}", "fault", fault_names[fault], "refused", refused,

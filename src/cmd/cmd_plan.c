@@ -123,7 +123,7 @@ static struct plan_report make_report(const struct plan_job *job, const struct p
 /* ---- one plan ---- */
 
 static int write_plan(const struct plan_job *job, const struct prediction *prediction, const char *path) {
-  int status = rundir_check_free(job->params.run.folder, "its plan.h5"); /* again: planning may have taken long */
+  int status = rundir_check_free(job->params.run.folder, "plan.h5"); /* again: planning may have taken long */
   if (!status) status = disk_make_folder(job->params.run.folder);
   if (status) return status;
   char *deck = params_format_used(&job->params, path);
@@ -158,7 +158,7 @@ static int write_page(const struct plan_job *job, const char *path, bool json) {
 static int plan_one(struct plan_job *job, bool json, const char *csv) {
   struct prediction prediction;
   const char *planner = params_get_choice(&job->params, PARAM_pipeline_planner);
-  int status = rundir_check_free(job->params.run.folder, "its plan.h5");
+  int status = rundir_check_free(job->params.run.folder, "plan.h5");
   if (!status && csv) status = rundir_check_output("--export", csv);
   if (!status) status = predict_request(planner, &job->request.plan, job->cost, &prediction);
   if (status) return status;

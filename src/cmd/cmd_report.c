@@ -89,12 +89,18 @@ static int report_run(const char *folder, const struct report_options *options) 
   struct picture picture;
   int status = report_read(folder, options->steps, &report);
   if (status) return status;
+  if (options->step) status = report_draw(&report, options->step);
+  if (status) {
+    report_fini(&report);
+    return status;
+  }
   char *trace = mem_format("%s/trace.h5", folder), *plan = mem_format("%s/plan.h5", folder);
   char *text = options->json ? report_format_json(&report) : report_format(&report);
   status = picture_read(folder, trace, access(plan, F_OK) ? NULL : plan,
                         options->step ? options->step : report.typical_step, &picture);
   if (!status) {
     status = print(text);
+    if (picture.note && !options->json) printf("note: %s\n", picture.note);
     if (!status) status = write_files(options, &picture);
     picture_fini(&picture);
   }
@@ -143,8 +149,8 @@ int cmd_report(int argc, char **argv) {
   bool done = false;
   struct report_options options = {0};
   const struct option_spec specs[] = {
-      {"--steps", OPTION_TEXT, "N", "the last N steps of the trace (default: the last 100 without the run's first)",
-       &steps},
+      {"--steps", OPTION_TEXT, "N",
+       "the last N steps of the trace (default: the last 100, without the first after a start)", &steps},
       {"--step", OPTION_TEXT, "N", "draws step N (default: one of median time)", &step},
       {"--svg", OPTION_TEXT, "FILE", "writes the pictures of report.html as SVG", &options.svg},
       {"--chrome", OPTION_TEXT, "FILE", "writes the step as trace events (JSON), for Perfetto", &options.chrome},

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "dag/dag_fuse.h"
@@ -235,18 +236,16 @@ int dag_check_memory(const struct dag *dag, const struct plan *plan) {
     int64_t peak = dag_get_peak(dag, r, &node), limit = plan->device_limit[r];
     if (peak <= limit) continue;
     char name[DESCRIPTION] = "holding parameters, gradients and moments";
-    char place[64] = "";
-    if (node >= 0) {
-      dag_describe_node(&dag->nodes[node], name, sizeof name);
-      snprintf(place, sizeof place, " (compute node %d of %d)", (int)dag->nodes[node].position + 1,
-               (int)(dag->stream_offset[r * STREAM_COUNT + STREAM_COMPUTE + 1] -
-                     dag->stream_offset[r * STREAM_COUNT + STREAM_COMPUTE]));
-    }
+    char needed[32], over[32], allowed[32];
+    bytes_format(peak, needed, sizeof needed);
+    bytes_format(peak - limit, over, sizeof over);
+    bytes_format(limit, allowed, sizeof allowed);
+    if (node >= 0) dag_describe_node(&dag->nodes[node], name, sizeof name);
     return error_raise(STATUS_MISTAKE,
-                       "rank %d needs %lld bytes during %s%s, %lld bytes over its memory.device_limit of %lld bytes "
-                       "(%lld of them are parameters, gradients and moments)",
-                       (int)r, (long long)peak, name, place, (long long)(peak - limit), (long long)limit,
-                       (long long)dag->device_static[r]);
+                       "rank %d needs %lld bytes (%s) during %s, %lld bytes (%s) over its memory.device_limit of %lld "
+                       "bytes (%s); %lld bytes are parameters, gradients and moments",
+                       (int)r, (long long)peak, needed, name, (long long)(peak - limit), over, (long long)limit,
+                       allowed, (long long)dag->device_static[r]);
   }
   return STATUS_OK;
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/words.h"
 #include "data/blend.h"
 
 #define NO_FILE UINT32_MAX /* key of an order that is over all files */
@@ -55,10 +56,10 @@ static void describe_source(struct dataset *dataset, const struct source *source
   add_line(dataset,
            mem_format("%s: %" PRId64 " document%s%s, %" PRId64 " tokens (%s), %" PRId64 " row%s of %s%" PRId64
                       " tokens%s",
-                      file->prefix, file->n_documents, file->n_documents == 1 ? "" : "s", skipped ? skipped : "",
-                      file->n_tokens, tokens_get_type_name(file->type), source->n_rows, source->n_rows == 1 ? "" : "s",
-                      dataset->batching == PARAMS_BATCHING_FIXED ? "" : "at most ", dataset->sequence_length,
-                      left ? left : ""));
+                      file->prefix, file->n_documents, words_get_ending(file->n_documents), skipped ? skipped : "",
+                      file->n_tokens, tokens_get_type_name(file->type), source->n_rows,
+                      words_get_ending(source->n_rows), dataset->batching == PARAMS_BATCHING_FIXED ? "" : "at most ",
+                      dataset->sequence_length, left ? left : ""));
   mem_free(skipped);
   mem_free(left);
 }

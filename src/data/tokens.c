@@ -120,7 +120,7 @@ struct tokens *tokens_open_parts(const char *prefix, tokens_found *found, void *
   for (int i = 0; i < TOKENS_PARTS; i++) {
     if (file->reader->parts[i].bytes >= 0) continue;
     char *text = mem_format("%s: %s%s", file->reader->parts[i].path, limits_reason(reasons[i]), hint_at_prefix(prefix));
-    found(context, TOKENS_FAULT_FILE, true, text);
+    found(context, TOKENS_FAULT_FILE, true, 1, text);
     mem_free(text);
   }
   return file;
@@ -134,9 +134,9 @@ struct verdict {
   int n_notes;
 };
 
-static void judge(void *context, enum tokens_fault fault, bool refused, const char *text) {
+static void judge(void *context, enum tokens_fault fault, bool refused, int64_t n, const char *text) {
   struct verdict *verdict = context;
-  (void)fault;
+  (void)fault, (void)n;
   if (refused) {
     if (verdict->n_refused++ == 0) verdict->refusal = mem_strdup(text);
   } else {
@@ -159,7 +159,7 @@ int tokens_open(const char *prefix, int64_t vocab, struct tokens **out) {
   file->n_notes = verdict.n_notes;
   if (!status && verdict.n_refused)
     status = error_raise(STATUS_MISTAKE, "%s%s", verdict.refusal,
-                         verdict.n_refused > 1 ? "; there is more: `penstock data check` lists all faults" : "");
+                         verdict.n_refused > 1 ? "; `penstock data check PREFIX` lists all faults" : "");
   mem_free(verdict.refusal);
   if (status) tokens_close(&file);
   *out = file;

@@ -112,8 +112,9 @@ void tokens_find_edges(const struct tokens *file, int32_t *begin, int32_t *end);
 
 /* ---- tokens_check.c, tokens_check_ids.c ---- */
 
-/* Receives one fault. `text` is a line without newline and ends with the call. */
-typedef void tokens_found(void *context, enum tokens_fault fault, bool refused, const char *text);
+/* Receives n faults of a kind: one, or those that are not shown one by one. `text` is a line without newline and ends
+ * with the call. */
+typedef void tokens_found(void *context, enum tokens_fault fault, bool refused, int64_t n, const char *text);
 
 struct tokens_scan {
   int64_t least, most; /* smallest and largest id; least > most when there is no token */

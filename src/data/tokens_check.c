@@ -35,7 +35,7 @@ static void report(struct check *check, enum tokens_fault fault, const char *for
   va_start(arguments, format);
   int length = vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  if (length >= 0) check->found(check->context, fault, fault_refused[fault], text);
+  if (length >= 0) check->found(check->context, fault, fault_refused[fault], 1, text);
 }
 
 /* Tells how many were not shown, and returns the faults for which the file is refused. */
@@ -46,7 +46,7 @@ static int64_t finish(struct check *check) {
     if (fault_refused[k]) total += check->count[k];
     if (more <= 0) continue;
     char *text = mem_format("%s: %" PRId64 " more like the last of these", check->file->prefix, more);
-    check->found(check->context, (enum tokens_fault)k, fault_refused[k], text);
+    check->found(check->context, (enum tokens_fault)k, fault_refused[k], more, text);
     mem_free(text);
   }
   return total;
@@ -280,11 +280,11 @@ struct counter {
   bool refused;
 };
 
-static void count_found(void *context, enum tokens_fault fault, bool refused, const char *text) {
+static void count_found(void *context, enum tokens_fault fault, bool refused, int64_t n, const char *text) {
   struct counter *counter = context;
-  counter->n++;
+  counter->n += n;
   counter->refused |= refused;
-  counter->found(counter->context, fault, refused, text);
+  counter->found(counter->context, fault, refused, n, text);
 }
 
 struct id_report {

@@ -34,6 +34,19 @@ static bool is_default(const struct params *params, const struct params *standar
   return same;
 }
 
+/* Checkpoints that are kept for good are among those that are written. */
+static char *add_kept(const struct params *params, char *text) {
+  int64_t keep = params->run.keep_every, every = params->run.checkpoint_every, both = every;
+  if (!params_is_given(params, PARAM_run_keep_every) || keep <= 0 || every <= 0 || keep % every == 0) return text;
+  while (both % keep) both += every;
+  char *longer =
+      mem_format("%s%s: 'run.keep_every' is no multiple of run.checkpoint_every, which is %lld: of the steps "
+                 "that have a checkpoint only the multiples of %lld are kept for good\n",
+                 text, params->sources[PARAM_run_keep_every].text, (long long)every, (long long)both);
+  mem_free(text);
+  return longer;
+}
+
 char *params_list_idle(const struct params *params) {
   char *text = mem_strdup("");
   struct params standard;
@@ -48,5 +61,5 @@ char *params_list_idle(const struct params *params) {
     text = longer;
   }
   params_fini(&standard);
-  return text;
+  return add_kept(params, text);
 }

@@ -3,19 +3,19 @@
 #define KIND(kind) (UINT32_C(1) << (kind))
 
 static const struct {
-  const char *name;
+  const char *name, *meaning;
   enum stream stream;
   enum node_end end;
   enum node_message message;
   uint32_t needs;
   const char *colour;
 } kinds[NODE_KIND_COUNT] = {
-#define X(id, text, on, which, what, before, rgb) [id] = {text, on, which, what, before, rgb},
+#define X(id, text, does, on, which, what, before, rgb) [id] = {text, does, on, which, what, before, rgb},
     NODE_KINDS(X)
 #undef X
 };
 
-#define X(id, text, on, which, what, before, rgb)                                                                      \
+#define X(id, text, does, on, which, what, before, rgb)                                                                \
   _Static_assert(((which) == NODE_IS_NONE) == ((what) == MESSAGE_NONE), #id " is the end of no message, or of one");   \
   _Static_assert(sizeof(rgb) == sizeof "#rrggbb", #id " has a colour");
 NODE_KINDS(X)
@@ -31,6 +31,8 @@ static const char *const streams[STREAM_COUNT] = {
 const char *node_kind_get_name(enum node_kind kind) {
   return (unsigned)kind < NODE_KIND_COUNT ? kinds[kind].name : "?";
 }
+
+const char *node_kind_get_meaning(enum node_kind kind) { return kinds[kind].meaning; }
 
 enum stream node_kind_get_stream(enum node_kind kind) { return kinds[kind].stream; }
 

@@ -94,7 +94,12 @@ static int find_newest_listed(const char *folder, struct checkpoint_vigil *vigil
   int status = checkpoint_index_read(folder, &index);
   if (!status) *path = find_listed(folder, &index, vigil, step, &n_damaged);
   checkpoint_index_fini(&index);
-  if (!status && !*path) status = error_raise(STATUS_MISTAKE, "there is no whole checkpoint in %s", folder);
+  if (!status && !*path)
+    status =
+        error_raise(STATUS_MISTAKE,
+                    "there is no whole checkpoint in %s: a run writes one every run.checkpoint_every steps and when it "
+                    "ends or is stopped",
+                    folder);
   return status;
 }
 

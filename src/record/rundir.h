@@ -63,9 +63,11 @@ bool rundir_take_stop(struct rundir *dir);
  * rename. Into the folder that was opened, whatever its name is now; STATUS_FAILED where its lock is not this run's any
  * more. By any rank; of several at once one stands. */
 int rundir_write_status(const struct rundir *dir, const char *text);
-/* For commands that write into a folder that may be a run's (rundir_find.c): STATUS_MISTAKE when a job runs in it, or a
+/* For commands that write into a folder that may be a run's (rundir_find.c): STATUS_STOPPED when a job runs in it,
  * run has left results there (a good STATUS, metrics, a trace, checkpoints). what: the file that would be replaced. */
 int rundir_check_free(const char *path, const char *what);
+/* Says how a run folder stands: the first line of STATUS, else "running" or that it was killed. Owned by the caller. */
+char *rundir_describe_state(const char *path);
 /* For files that options name: STATUS_MISTAKE where `path` is there and is a run's own file, or HDF5 (a plan, a trace,
  * a checkpoint, a profile). */
 int rundir_check_output(const char *option, const char *path);

@@ -29,11 +29,19 @@ static char *read_first_line(const char *folder) {
   return text;
 }
 
+char *rundir_describe_state(const char *path) {
+  char *text = read_first_line(path);
+  if (text) return text;
+  int status = rundir_check_lock(path);
+  error_clear();
+  return mem_strdup(status == STATUS_STOPPED ? "running" : "killed: it left no STATUS");
+}
+
 int rundir_check_free(const char *path, const char *what) {
   static const char *const results[] = {"metrics.csv", "trace.h5", "checkpoints/index.txt"};
   if (access(path, F_OK)) return STATUS_OK;
   int status = rundir_check_lock(path);
-  if (status) return error_wrap("%s is not written", what);
+  if (status) return error_wrap("%s was not written", what);
   char *text = read_first_line(path);
   bool ended_well = text && (!strncmp(text, "DONE", 4) || !strncmp(text, "CHECKPOINTED", 12)), found = ended_well;
   for (size_t i = 0; i < sizeof results / sizeof *results; i++) found |= has_file(path, results[i]);

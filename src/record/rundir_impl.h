@@ -45,7 +45,7 @@ bool rundir_is_alive(const char *path, const struct rundir_holder *holder, const
 int rundir_lock(struct rundir *dir, const struct rundir_poll *poll);
 /* Removes the lock, if it is still the own one. */
 void rundir_unlock(struct rundir *dir);
-/* Checks a folder that is there and that this process does not open: STATUS_MISTAKE when a job holds its lock. */
+/* Checks a folder that is there and that this process does not open: STATUS_STOPPED when a job holds its lock. */
 int rundir_check_lock(const char *path);
 /* The lock of this run is in its folder. */
 bool rundir_holds_lock(const struct rundir *dir);

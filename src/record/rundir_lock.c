@@ -75,10 +75,12 @@ static int look_around(const struct rundir *dir, long own, const struct rundir_p
 }
 
 static int refuse(const struct rundir *dir, const struct locks *locks, int status) {
+  bool has_job = strcmp(locks->holder.job, "-") != 0;
   return error_raise(status,
-                     "another job runs in %s: process %ld on host %s (job %s); try again when it has ended, or use "
+                     "another job runs in %s: process %ld on host %s%s%s%s; try again when it has ended, or use "
                      "another run.folder; if it is certainly gone, remove %s",
-                     dir->path, locks->holder.pid, locks->holder.host, locks->holder.job, locks->path);
+                     dir->path, locks->holder.pid, locks->holder.host, has_job ? " (job " : "",
+                     has_job ? locks->holder.job : "", has_job ? ")" : "", locks->path);
 }
 
 /* Makes the file and writes who we are into it; EEXIST: somebody else was first. Returns 0 or errno. */
@@ -219,7 +221,7 @@ int rundir_check_lock(const char *path) {
   struct rundir dir = {.path = (char *)(uintptr_t)path};
   struct locks locks;
   int status = look_around(&dir, 0, NULL, &locks);
-  return status ? status : locks.alive ? refuse(&dir, &locks, STATUS_MISTAKE) : STATUS_OK;
+  return status ? status : locks.alive ? refuse(&dir, &locks, STATUS_STOPPED) : STATUS_OK;
 }
 
 void rundir_unlock(struct rundir *dir) {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -167,7 +168,8 @@ int trace_add(struct trace *trace, const struct dag *dag, const struct trace_spa
                           .tokens = step->tokens,
                           .seconds = step->seconds,
                           .predicted_seconds = step->predicted_seconds,
-                          .plan_hash = (int64_t)step->plan_hash};
+                          .plan_hash = (int64_t)step->plan_hash,
+                          .starts = step->starts};
   add_row(trace, STEPS, &line);
   return STATUS_OK;
 }
@@ -277,9 +279,11 @@ static void get_steps(const struct trace *trace, int32_t *first, int32_t *last) 
 static void note_thinning(struct trace *trace, const struct trace_choice *choice) {
   if (choice->every <= trace->every) return;
   trace->every = choice->every;
-  log_line("note: %s would pass run.trace_limit, %.4g MiB: of its steps one in %" PRId64
-           " stays, and the last %" PRId64,
-           trace->path, (double)trace->limit / (1 << 20), choice->every, choice->n_last);
+  char limit[32];
+  bytes_format(trace->limit, limit, sizeof limit);
+  log_line("note: %s has reached run.trace_limit (%s): from now on one step in %" PRId64 " and the last %" PRId64
+           " are kept",
+           trace->path, limit, choice->every, choice->n_last);
 }
 
 /* Puts what was appended on the disk, in a file of no more than the limit. */

@@ -29,6 +29,7 @@ struct trace_step {
   double seconds;
   double predicted_seconds; /* NaN: not predicted */
   uint64_t plan_hash;
+  bool starts;                  /* it is the first step after a start of the program */
   double start;                 /* of the step, rank 0's clock */
   int64_t host_peak, disk_peak; /* bytes of this rank's host memory and spill file */
 };

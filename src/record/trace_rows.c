@@ -54,6 +54,7 @@ static const struct rows_column step_columns[] = {
     STEP(seconds, H5_FLOAT64, "s"),
     STEP(predicted_seconds, H5_FLOAT64, "s"),
     STEP(plan_hash, H5_INT64, NULL),
+    ROWS_NEW_COLUMN(step_row, starts, H5_INT32, NULL),
 };
 static const struct rows_table steps = ROWS_TABLE("/steps", step_row, step_columns);
 

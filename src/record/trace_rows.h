@@ -35,6 +35,7 @@ struct step_row {
   int64_t tokens;
   double seconds, predicted_seconds; /* NaN: not predicted */
   int64_t plan_hash;                 /* the bits of attribute `hash` of plan.h5 */
+  int32_t starts;                    /* 1: the first step after a start of the program; -1: not known (older files) */
 };
 
 const struct rows_table *trace_rows_get_nodes(void);

@@ -47,7 +47,7 @@ static void print_head(FILE *out, const struct comparison *c) {
   fprintf(out, "  step: predicted %s ms, measured %s ms, measured/predicted %s\n",
           format_step(c->predicted_step_s, predicted), format_step(c->measured_step_s, measured),
           format_ratio(c->predicted_step_s, c->measured_step_s, ratio));
-  fprintf(out, "  bubble: predicted %.1f %%, measured %.1f %% of the time of all ranks\n", 100 * c->predicted_bubble,
+  fprintf(out, "  idle: predicted %.1f %%, measured %.1f %% of the time of all ranks\n", 100 * c->predicted_bubble,
           100 * c->measured_bubble);
 }
 
@@ -58,10 +58,11 @@ const char *compare_get_note(const struct comparison *c) {
          "DECK`, started like the run; then set cost.source: profile";
 }
 
-static void print_row(FILE *out, const char *name, int64_t count, double predicted, double measured) {
+/* has_ratio: the measured time can be compared with the predicted one. */
+static void print_row(FILE *out, const char *name, int64_t count, double predicted, double measured, bool has_ratio) {
   char p[MOST_TEXT], m[MOST_TEXT], ratio[MOST_TEXT];
   fprintf(out, "  %-24s %7" PRId64 " %12s %12s %7s", name, count, format_ms(predicted / (double)count, p),
-          format_ms(measured / (double)count, m), format_ratio(predicted, measured, ratio));
+          format_ms(measured / (double)count, m), has_ratio ? format_ratio(predicted, measured, ratio) : "-");
 }
 
 static void print_kinds(FILE *out, const struct comparison *c) {
@@ -71,14 +72,16 @@ static void print_kinds(FILE *out, const struct comparison *c) {
   for (int64_t i = 0; i < c->n_kinds; i++) {
     const struct kind_row *row = &c->kinds[i];
     if (row->count == 0) continue;
-    print_row(out, node_kind_get_name((enum node_kind)row->kind), row->count, row->predicted_s, row->measured_s);
+    bool waits_too = node_kind_get_stream((enum node_kind)row->kind) == STREAM_SEND;
+    print_row(out, node_kind_get_name((enum node_kind)row->kind), row->count, row->predicted_s, row->measured_s,
+              !waits_too);
     fputc('\n', out);
-    waits |= node_kind_get_stream((enum node_kind)row->kind) != STREAM_COMPUTE;
+    waits |= waits_too;
   }
   if (c->copy_cpu_s > 0)
     fprintf(out, "  copies of blocks and their files kept cores busy for %s ms a step, all ranks together\n",
             format_ms(c->copy_cpu_s, ms));
-  if (waits) fprintf(out, "  (measured sends and N also wait for the other rank)\n");
+  if (waits) fprintf(out, "  (sends and N also wait for other ranks while they are measured: they have no ratio)\n");
 }
 
 /* All passes of one op of a kind of layer; the ratio of each behind it. */
@@ -96,7 +99,7 @@ static void print_op(FILE *out, const struct comparison *c, const struct layer *
   }
   if (!passes[PASS_FORWARD] || passes[PASS_FORWARD]->count == 0) return;
   snprintf(name, sizeof name, "%s.%s", layer_kind_get_name(layer->kind), layer->ops[op].name);
-  print_row(out, name, passes[PASS_FORWARD]->count, predicted, measured);
+  print_row(out, name, passes[PASS_FORWARD]->count, predicted, measured, true);
   for (int pass = 0; pass < PASS_REPORT_COUNT; pass++)
     if (passes[pass] && passes[pass]->predicted_s > 0)
       fprintf(out, "  %c %s", letters[pass], format_ratio(passes[pass]->predicted_s, passes[pass]->measured_s, ratio));

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/words.h"
 #include "record/plan_file.h"
 #include "record/trace_read.h"
 
@@ -27,6 +28,26 @@ static struct timeline_memory make_memory(const struct plan_file *plan, int64_t 
   return (struct timeline_memory){n, *bytes_static, *limits};
 }
 
+int picture_refuse_step(const char *trace, int64_t step) {
+  return error_raise(
+      STATUS_MISTAKE,
+      "%s holds no step %lld: --step takes one that was traced (run.trace_every) and kept (run.trace_limit)", trace,
+      (long long)step);
+}
+
+/* A step of an earlier start may have run with another plan than plan.h5: then its prediction says nothing of it. */
+static void drop_other_plan(struct picture *p) {
+  struct timeline *plan = &p->timelines[0], *step = &p->timelines[1];
+  if (p->n_timelines < 2 || timeline_is_of_plan(step, plan)) return;
+  p->note = mem_format("step %lld ran with another plan than that in plan.h5 (%d stages on %d ranks): it is drawn "
+                       "without a prediction",
+                       (long long)step->step, (int)step->n_stages, (int)step->n_ranks);
+  timeline_fini(plan);
+  *plan = *step;
+  *step = (struct timeline){0};
+  p->n_timelines = 1;
+}
+
 /* Adds the timeline of a file where it has times. */
 static int add_timeline(struct picture *p, const char *title, const char *path, int64_t step, double seconds,
                         const struct timeline_memory *memory) {
@@ -36,10 +57,7 @@ static int add_timeline(struct picture *p, const char *title, const char *path, 
   if (status) return status;
   if (step > 0 && n_rows == 0) {
     mem_free(rows);
-    return error_raise(
-        STATUS_MISTAKE,
-        "%s holds no step %lld: --step takes one that was traced (run.trace_every) and kept (run.trace_limit)", path,
-        (long long)step);
+    return picture_refuse_step(path, step);
   }
   struct timeline *t = &p->timelines[p->n_timelines];
   status = timeline_init(t, title, step, seconds, rows, n_rows, memory);
@@ -57,18 +75,6 @@ static int forgive_plan(int status, const char *trace) {
   log_warn("%s; the picture lacks what was predicted", error_text());
   error_clear();
   return STATUS_OK;
-}
-
-/* A run that went on may have another plan than the step that is drawn: plan.h5 is that of the last start. */
-static void drop_other_plan(struct picture *p) {
-  if (p->n_timelines < 2 || timeline_is_of_plan(&p->timelines[1], &p->timelines[0])) return;
-  log_warn(
-      "step %lld ran with another plan than the one in plan.h5, of an earlier start: it is drawn without a prediction",
-      (long long)p->timelines[1].step);
-  timeline_fini(&p->timelines[0]);
-  p->timelines[0] = p->timelines[1];
-  p->timelines[1] = (struct timeline){0};
-  p->n_timelines = 1;
 }
 
 int picture_read(const char *name, const char *trace, const char *plan, int64_t step, struct picture *picture) {
@@ -106,6 +112,7 @@ void picture_fini(struct picture *picture) {
   for (int i = 0; i < picture->n_timelines; i++) timeline_fini(&picture->timelines[i]);
   mem_free(picture->name);
   mem_free(picture->planner);
+  mem_free(picture->note);
   *picture = (struct picture){0};
 }
 

@@ -11,6 +11,7 @@
 struct picture {
   char *name;    /* of the run folder or plan */
   char *planner; /* NULL: not known */
+  char *note;    /* what the reader must know, a sentence; NULL: nothing */
   int n_timelines;
   struct timeline timelines[2];
 };
@@ -20,6 +21,8 @@ struct picture {
  * success. */
 int picture_read(const char *name, const char *trace, const char *plan, int64_t step, struct picture *picture);
 void picture_fini(struct picture *picture);
+/* Raises that a trace does not hold a step. Returns STATUS_MISTAKE. */
+int picture_refuse_step(const char *trace, int64_t step);
 
 /* Seconds of the longest timeline: all are drawn to one scale. */
 double picture_get_seconds(const struct picture *picture);

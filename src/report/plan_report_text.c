@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/words.h"
 #include "model/model.h"
 #include "plan/recompute.h"
 #include "report/plan_report.h"
@@ -36,9 +37,9 @@ static struct stage_means *measure_stages(const struct plan_report *r) {
 static void print_head(FILE *out, const struct plan_report *r) {
   const struct micro_shape *micro = &r->plan->micro[0];
   fprintf(out, "plan %s: %d stage%s on %d rank%s, %d micro-batch%s of %d x %d tokens; costs: %s\n", r->plan->planner,
-          (int)r->plan->n_stages, r->plan->n_stages == 1 ? "" : "s", (int)r->plan->n_ranks,
-          r->plan->n_ranks == 1 ? "" : "s", (int)r->plan->n_micro, r->plan->n_micro == 1 ? "" : "es", (int)micro->rows,
-          (int)micro->length, r->cost_source);
+          (int)r->plan->n_stages, words_get_ending(r->plan->n_stages), (int)r->plan->n_ranks,
+          words_get_ending(r->plan->n_ranks), (int)r->plan->n_micro, r->plan->n_micro == 1 ? "" : "es",
+          (int)micro->rows, (int)micro->length, r->cost_source);
   for (const char *note = r->notes; *note;) {
     int n = 0;
     while (note[n] && note[n] != '\n') n++;
@@ -49,10 +50,11 @@ static void print_head(FILE *out, const struct plan_report *r) {
 
 static void print_step(FILE *out, const struct plan_report *r) {
   struct plan_shares shares = plan_report_get_shares(r);
-  fprintf(out, "predicted step %.6g ms", r->sim->step * 1e3);
+  char step[WORDS_DURATION];
+  fprintf(out, "predicted step %s", words_format_duration(r->sim->step, step));
   if (r->sim->n_iterations > 1)
-    fprintf(out, " (%d steps take %.6g ms)", (int)r->sim->n_iterations, r->sim->makespan * 1e3);
-  fprintf(out, "; bubble %.1f %%", 100 * shares.bubble);
+    fprintf(out, " (%d steps take %s)", (int)r->sim->n_iterations, words_format_duration(r->sim->makespan, step));
+  fprintf(out, "; idle %.1f %%", 100 * shares.bubble);
   if (isnan(shares.overlap))
     fprintf(out, "; messages take no time\n");
   else
@@ -275,12 +277,12 @@ char *plan_report_format_choices(const struct plan_choice *choices, int n) {
   char *buffer = NULL;
   size_t size;
   FILE *out = open_text(&buffer, &size);
-  fprintf(out, "planner           step ms  bubble %%  hidden %%    peak MiB  stages that recompute\n");
+  fprintf(out, "planner           step ms    idle %%  hidden %%    peak MiB  stages that recompute\n");
   for (int i = 0; i < n; i++) {
     const struct plan_choice *c = &choices[i];
     fprintf(out, "%-14s", c->planner);
     if (c->reason) {
-      fprintf(out, "  %s\n", c->reason);
+      fprintf(out, "  no plan: see below\n");
       continue;
     }
     fprintf(out, " %10.6g  %8.1f", c->step_s * 1e3, 100 * c->shares.bubble);
@@ -290,5 +292,7 @@ char *plan_report_format_choices(const struct plan_choice *choices, int n) {
       fprintf(out, "  %8.1f", 100 * c->shares.overlap);
     fprintf(out, "  %10.2f  %d\n", (double)c->peak_bytes / MIB, (int)c->n_recompute);
   }
+  for (int i = 0; i < n; i++)
+    if (choices[i].reason) fprintf(out, "\n%s has no plan: %s\n", choices[i].planner, choices[i].reason);
   return close_text(out, &buffer);
 }

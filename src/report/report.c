@@ -85,6 +85,13 @@ static int compare_steps(const void *left, const void *right) {
   return (a->step > b->step) - (a->step < b->step);
 }
 
+static void draw(struct report *r, int64_t step, const struct step_view *view) {
+  mem_free(r->picture);
+  r->picture = report_step_draw(view);
+  r->drawn_step = step;
+  r->drawn_ranks = view->n_ranks;
+}
+
 /* The median, and the step that took it (of an even number of steps the faster of the middle ones), drawn. */
 static void choose_typical(const struct trace_content *c, struct step_read *read, struct report *r) {
   qsort(read, (size_t)r->n_steps, sizeof *read, compare_steps);
@@ -93,19 +100,30 @@ static void choose_typical(const struct trace_content *c, struct step_read *read
   r->typical_step = typical->step;
   struct step_view view;
   step_view_init_rows(&view, &c->nodes[typical->first], typical->n, find_step(c, typical->step)->seconds, false);
-  r->picture = report_step_draw(&view);
+  draw(r, typical->step, &view);
   step_view_fini(&view);
 }
 
-static void add_steps(const struct trace_content *c, int64_t first, int64_t end, bool recompute_early,
+/* True when a step of first..end-1 is not the first after a start. */
+static bool has_warm_step(const struct trace_content *c, int64_t first, int64_t end) {
+  for (int64_t at = first; at < end; at += count_rows(c, at)) {
+    const struct step_row *step = find_step(c, c->nodes[at].step);
+    if (step && step->starts != 1) return true;
+  }
+  return false;
+}
+
+/* The first step after a start warms up: it counts only where it is asked for (steps), or there is no other. */
+static void add_steps(const struct trace_content *c, int64_t first, int64_t end, int64_t steps, bool recompute_early,
                       struct report *r) {
+  bool skips = steps == 0 && has_warm_step(c, first, end);
   struct step_read *read = MEM_NEW(struct step_read, c->n_steps);
   double sum = 0, trained = 0;
   int64_t tokens = 0;
   for (int64_t at = first, n; at < end; at += n) {
     n = count_rows(c, at);
     const struct step_row *step = find_step(c, c->nodes[at].step);
-    if (!step || r->n_steps == c->n_steps) continue;
+    if (!step || r->n_steps == c->n_steps || (skips && step->starts == 1)) continue;
     struct step_view view;
     step_view_init_rows(&view, &c->nodes[at], n, step->seconds, recompute_early);
     report_step_add(&view, r);
@@ -176,7 +194,7 @@ static int fill_report(const struct trace_content *content, const struct plan_fi
   int64_t first, end;
   find_range(content, steps, &first, &end, &r->n_ranks);
   r->ranks = MEM_NEW(struct report_rank, r->n_ranks);
-  add_steps(content, first, end, plan->recompute_early, r);
+  add_steps(content, first, end, steps, plan->recompute_early, r);
   if (r->n_steps == 0)
     return error_raise(STATUS_MISTAKE,
                        "%s/trace.h5 holds no step yet: it is written every run.trace_every steps and at the end",
@@ -185,14 +203,6 @@ static int fill_report(const struct trace_content *content, const struct plan_fi
   r->predicted_seconds = plan->planner ? plan->predicted_step_s : NAN;
   r->planner = plan->planner ? mem_strdup(plan->planner) : NULL;
   return STATUS_OK;
-}
-
-static int read_status(struct report *r) {
-  char *path = mem_format("%s/STATUS", r->folder);
-  int status = disk_read_text(path, &r->status);
-  if (r->status) r->status[strcspn(r->status, "\n")] = '\0';
-  mem_free(path);
-  return status;
 }
 
 /* Reads the comparison of predicted with measured that the end of the run has written. */
@@ -226,7 +236,7 @@ int report_read(const char *folder, int64_t steps, struct report *report) {
     plan = (struct plan_file){0};
   }
   if (!status) status = read_comparison(trace, &plan, report);
-  if (!status) status = read_status(report);
+  if (!status) report->status = rundir_describe_state(folder);
   if (!status) status = fill_report(&content, &plan, steps, report);
   trace_content_fini(&content);
   plan_file_fini(&plan);
@@ -234,6 +244,24 @@ int report_read(const char *folder, int64_t steps, struct report *report) {
   mem_free(plan_path);
   if (status) report_fini(report);
   return status;
+}
+
+int report_draw(struct report *r, int64_t step) {
+  struct node_row *rows;
+  int64_t n;
+  double end = 0;
+  char *trace = mem_format("%s/trace.h5", r->folder);
+  int status = trace_read_nodes(trace, step, &rows, &n);
+  if (!status && n == 0) status = picture_refuse_step(trace, step);
+  mem_free(trace);
+  if (status) return status;
+  for (int64_t i = 0; i < n; i++) end = fmax(end, rows[i].end_s);
+  struct step_view view;
+  step_view_init_rows(&view, rows, n, end, false);
+  draw(r, step, &view);
+  step_view_fini(&view);
+  mem_free(rows);
+  return STATUS_OK;
 }
 
 void report_fini(struct report *report) {
@@ -336,7 +364,10 @@ int report_save(const char *folder, const char *run_status) {
   if (!access(trace, F_OK)) {
     status = report_read(folder, 0, &report);
     if (!status) {
-      if (!report.status) report.status = mem_strdup(run_status);
+      if (run_status) {
+        mem_free(report.status);
+        report.status = mem_strdup(run_status);
+      }
       char *text = report_format(&report);
       status = disk_write_text(path, text);
       mem_free(text);

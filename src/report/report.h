@@ -29,7 +29,7 @@ struct model;
 
 /* X(id, text): what a node waited for that was not its data. */
 #define REPORT_CAUSES(X)                                                                                               \
-  X(REPORT_START, "all that it needs was there")                                                                       \
+  X(REPORT_START, "all that it needs was there: the core or the program was busy with something else")                 \
   X(REPORT_BLOCK, "waited until a block of activations was back or gone")                                              \
   X(REPORT_SEND, "waited for a send of this rank")                                                                     \
   X(REPORT_MESSAGE, "its message waited to be sent or received")
@@ -71,7 +71,7 @@ enum { REPORT_WORST = 5, REPORT_DEFAULT_STEPS = 100, REPORT_PICTURE_COLUMNS = 10
 
 struct report {
   char *folder, *planner; /* planner NULL: no plan.h5 */
-  char *status;           /* text of STATUS; NULL: the run goes on or was killed */
+  char *status;           /* text of STATUS, or what is known without one: rundir_describe_state */
   int32_t n_ranks, n_stages, n_micro;
   int64_t first_step, last_step, n_steps; /* that were read */
   double step_seconds;                    /* mean: the whole of every rank */
@@ -86,18 +86,22 @@ struct report {
   struct step_stage *stages;              /* [n_stages] mean over the steps */
   int64_t n_late;                         /* nodes late by more than 1 % of their step and 0.1 ms */
   struct report_late worst[REPORT_WORST]; /* the first min(n_late, REPORT_WORST) are set, worst first */
-  char *picture; /* of the typical step: for each rank REPORT_PICTURE_COLUMNS letters, as columns_choose has them: of
-                  * kinds of nodes, lower case for a rank's odd chunks, '.' idle; n_ranks strings one after the other,
-                  * each NUL-terminated */
+  int64_t drawn_step;                     /* the typical one, or that of report_draw */
+  int32_t drawn_ranks;
+  char *picture; /* of drawn_step: for each of its ranks REPORT_PICTURE_COLUMNS letters, as columns_choose has them: of
+                  * kinds of nodes, lower case for a rank's odd chunks, '.' idle; drawn_ranks strings one after the
+                  * other, each NUL-terminated */
 };
 
 /* Reads a run folder, of a run that goes on, has ended or was killed. steps: how many of the last steps in the trace to
- * read; 0: the last REPORT_DEFAULT_STEPS, without the first of the run (which warms up) when there are others. Only
+ * read; 0: the last REPORT_DEFAULT_STEPS, without the first after a start (which warms up) when there are others. Only
  * steps on as many ranks as the last one count. STATUS_MISTAKE when the folder has no trace or no step in it, naming
  * what to set; a plan.h5 that cannot be read is left out with a warning. The report is the caller's to fini, on
  * success. */
 int report_read(const char *folder, int64_t steps, struct report *report);
 void report_fini(struct report *report);
+/* Draws another step of the trace than the typical one. STATUS_MISTAKE when the trace does not hold it. */
+int report_draw(struct report *report, int64_t step);
 
 /* Returns true when any of these ranks has a later part. */
 bool report_has_later_parts(const struct report_rank *ranks, int32_t n_ranks);

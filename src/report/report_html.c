@@ -2,13 +2,14 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/words.h"
 #include "report/picture.h"
 #include "report/style.h"
 
 static const char style[] =
     "body{font:14px/1.45 system-ui,sans-serif;margin:16px auto;padding:0 16px;max-width:1500px;color:var(--text);"
     "background:var(--page)}h1{font-size:22px;margin:8px 0}h2{font-size:16px;margin:26px 0 4px}"
-    "svg.picture{width:100%;height:auto;cursor:grab}svg.plotted{width:100%;height:auto}"
+    "svg.picture{width:100%;min-width:800px;height:auto;cursor:grab}svg.plotted{width:100%;height:auto}"
     ".curves{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:10px 26px;margin:14px 0}"
     "figure{margin:0}figcaption{font-weight:bold;font-size:13px;padding-left:4px}"
     ".key{display:inline-block;width:10px;height:10px;margin-right:5px}.k1{background:var(--first)}"
@@ -28,15 +29,15 @@ static const char style[] =
 
 static void write_run(FILE *out, const struct report *r) {
   fputs("<dt>state</dt><dd>", out);
-  picture_write_escaped(out, r->status ? r->status : "no STATUS: it goes on, or was killed");
-  fprintf(out, "</dd>\n<dt>stages</dt><dd>%d on %d ranks, %d micro-batches a step</dd>\n", (int)r->n_stages,
-          (int)r->n_ranks, (int)r->n_micro);
+  picture_write_escaped(out, r->status);
+  fprintf(out, "</dd>\n<dt>stages</dt><dd>%d on %d rank%s, %d micro-batch%s a step</dd>\n", (int)r->n_stages,
+          (int)r->n_ranks, words_get_ending(r->n_ranks), (int)r->n_micro, r->n_micro == 1 ? "" : "es");
   fprintf(out,
           "<dt>steps</dt><dd>%" PRId64 " to %" PRId64 " of the trace (%" PRId64
           "): mean %.2f ms, median %.2f ms, %.0f tokens/s</dd>\n",
           r->first_step, r->last_step, r->n_steps, r->step_seconds * 1e3, r->median_seconds * 1e3, r->tokens_per_s);
   if (isfinite(r->predicted_seconds))
-    fprintf(out, "<dt>predicted</dt><dd>%.2f ms for a step of the largest micro-batches</dd>\n",
+    fprintf(out, "<dt>predicted step</dt><dd>%.2f ms (of the largest micro-batches)</dd>\n",
             r->predicted_seconds * 1e3);
 }
 
@@ -49,8 +50,8 @@ static void write_summary(FILE *out, const struct page *page) {
     write_run(out, page->report);
   else
     fprintf(out, "<dt>plan</dt><dd>%d stage%s on %d rank%s; predicted step %.6g ms</dd>\n",
-            (int)p->timelines[0].n_stages, p->timelines[0].n_stages == 1 ? "" : "s", (int)p->timelines[0].n_ranks,
-            p->timelines[0].n_ranks == 1 ? "" : "s", (p->timelines[0].end_s - p->timelines[0].begin_s) * 1e3);
+            (int)p->timelines[0].n_stages, words_get_ending(p->timelines[0].n_stages), (int)p->timelines[0].n_ranks,
+            words_get_ending(p->timelines[0].n_ranks), (p->timelines[0].end_s - p->timelines[0].begin_s) * 1e3);
   fputs("</dl>\n", out);
 }
 
@@ -74,6 +75,21 @@ static void write_notes(FILE *out, const struct timeline *t, enum picture_detail
   fprintf(out, "Memory is the most in each of %d columns.</p>\n", t->n_columns);
 }
 
+/* What the letters of the pictures stand for. */
+static void write_letters(FILE *out, const struct picture *p) {
+  bool there[NODE_KIND_COUNT] = {false};
+  const char *comma = "";
+  for (int i = 0; i < p->n_timelines; i++)
+    for (int64_t k = 0; k < p->timelines[i].n_rows; k++) there[p->timelines[i].rows[k].kind] = true;
+  fputs("<p class=\"note\">", out);
+  for (int k = 0; k < NODE_KIND_COUNT; k++) {
+    if (!there[k]) continue;
+    fprintf(out, "%s%s: %s", comma, node_kind_get_name((enum node_kind)k), node_kind_get_meaning((enum node_kind)k));
+    comma = "; ";
+  }
+  fputs(".</p>\n", out);
+}
+
 static void write_step(FILE *out, const struct page *page) {
   const struct picture *p = page->picture;
   const struct timeline *last = &p->timelines[p->n_timelines - 1];
@@ -86,9 +102,18 @@ static void write_step(FILE *out, const struct page *page) {
     fputs("<h2>The step, as predicted</h2>\n", out);
   fputs("<p><button id=\"in\">+</button><button id=\"out\">&minus;</button><button id=\"all\">all</button> "
         "<span class=\"note\">zoom; also double click, or Shift and the wheel; drag to move. The bars below a rank's "
-        "passes are its sends and receives. Red edges: the critical path, which the step is as long as.</span></p>\n",
+        "passes are its sends and receives. Red edges: the critical path, the chain of passes and messages that "
+        "decides how long the step is.</span></p>\n",
         out);
+  if (p->note) {
+    fputs("<p class=\"note\">Note: ", out);
+    picture_write_escaped(out, p->note);
+    fputs(".</p>\n", out);
+  }
+  fputs("<div class=\"wide\">", out);
   picture_write_svg(out, p, false);
+  fputs("</div>\n", out);
+  write_letters(out, p);
   for (int i = 0; i < p->n_timelines; i++) {
     const struct timeline *t = &p->timelines[i];
     enum picture_detail detail = PICTURE_ALL;

@@ -129,7 +129,7 @@ static json_t *make_root(const struct report *r) {
   json_object_set_new(root, "n_late", json_integer(r->n_late));
   json_object_set_new(root, "late", late);
   json_object_set_new(root, "picture", picture);
-  json_object_set_new(root, "picture_step", json_integer((json_int_t)r->typical_step));
+  json_object_set_new(root, "picture_step", json_integer((json_int_t)r->drawn_step));
   return root;
 }
 

@@ -247,7 +247,7 @@ static void write_comparison(FILE *out, const struct report *r) {
   write_ms(out, c->measured_step_s);
   write_ratio(out, c->predicted_step_s, c->measured_step_s);
   fprintf(out,
-          "</tr>\n<tr><td class=\"left\">bubble, share of the time of all ranks</td><td>%.1f %%</td><td>%.1f %%</td>",
+          "</tr>\n<tr><td class=\"left\">idle, share of the time of all ranks</td><td>%.1f %%</td><td>%.1f %%</td>",
           100 * c->predicted_bubble, 100 * c->measured_bubble);
   write_ratio(out, c->predicted_bubble, c->measured_bubble);
   fputs("</tr>\n", out);

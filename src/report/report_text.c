@@ -6,20 +6,22 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/words.h"
 #include "dag/dag.h"
 #include "report/report.h"
 
 static const double MIB = 1024.0 * 1024.0;
 
 static void print_head(FILE *out, const struct report *r) {
-  fprintf(out, "run %s: %s\n", r->folder, r->status ? r->status : "no STATUS: it goes on, or was killed");
-  fprintf(out, "planner %s, %d ranks, %d stages, %d micro-batches a step\n", r->planner ? r->planner : "unknown",
-          r->n_ranks, r->n_stages, r->n_micro);
+  fprintf(out, "run %s: %s\n", r->folder, r->status);
+  fprintf(out, "planner %s, %d rank%s, %d stage%s, %d micro-batch%s a step\n", r->planner ? r->planner : "unknown",
+          r->n_ranks, words_get_ending(r->n_ranks), r->n_stages, words_get_ending(r->n_stages), r->n_micro,
+          r->n_micro == 1 ? "" : "es");
   fprintf(out,
           "steps %" PRId64 " to %" PRId64 " (%" PRId64 " in the trace): mean %.2f ms, median %.2f ms, %.0f tokens/s\n",
           r->first_step, r->last_step, r->n_steps, r->step_seconds * 1e3, r->median_seconds * 1e3, r->tokens_per_s);
   if (isfinite(r->predicted_seconds))
-    fprintf(out, "predicted %.2f ms for a step of the largest micro-batches\n", r->predicted_seconds * 1e3);
+    fprintf(out, "predicted step: %.2f ms (of the largest micro-batches)\n", r->predicted_seconds * 1e3);
   if (isfinite(r->loss_first))
     fprintf(out, "loss %.6f in step %" PRId64 ", %.6f in step %" PRId64 "\n", r->loss_first, r->first_step,
             r->loss_last, r->last_step);
@@ -202,10 +204,10 @@ static void print_late(FILE *out, const struct report *r) {
 static void print_picture(FILE *out, const struct report *r) {
   fprintf(out,
           "\nstep %" PRId64
-          ", of median time (one column is 1/%d of it; F forward, R recompute, B I W backward, U update, "
-          ". idle)\n%s",
-          r->typical_step, REPORT_PICTURE_COLUMNS, REPORT_PICTURE_NOTE);
-  for (int32_t i = 0; i < r->n_ranks; i++)
+          "%s (one column is 1/%d of it; F forward, R recompute, B I W backward, U update, . idle)\n%s",
+          r->drawn_step, r->drawn_step == r->typical_step ? ", the step with the median time" : "",
+          REPORT_PICTURE_COLUMNS, REPORT_PICTURE_NOTE);
+  for (int32_t i = 0; i < r->drawn_ranks; i++)
     fprintf(out, "%4d |%s|\n", i, r->picture + (size_t)i * (REPORT_PICTURE_COLUMNS + 1));
 }
 

@@ -72,6 +72,7 @@ static int add_trace(struct run *run, const struct trainer_result *result) {
                            .seconds = result->seconds,
                            .predicted_seconds = predicted,
                            .plan_hash = graph->plan->hash,
+                           .starts = run->flop_steps == 1,
                            .start = result->start,
                            .host_peak = result->host_peak,
                            .disk_peak = result->disk_peak};

@@ -66,7 +66,7 @@ struct run {
   char stop_reason[RUN_REASON_BYTES]; /* what ends the run, "SIGTERM"; "": nothing yet. On all ranks alike */
   /* Model FLOPs and seconds of this life's steps, without its first; of that one while it is alone. */
   double flops, flop_seconds;
-  int64_t flop_steps;
+  int64_t flop_steps;     /* of this life, its first included; on rank 0 */
   struct metrics_row row; /* of the last step, on rank 0; its step is 0 where there is none */
   bool owes_evaluation; /* on rank 0: the life before ended in or before the evaluation of the step that this one begins
                            from */

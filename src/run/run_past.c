@@ -98,6 +98,18 @@ static bool is_finished(const struct run *run, const struct past *past) {
   return run->before == RUN_DONE && !past->saves_nothing && (steps >= run->params->run.steps || steps < 0);
 }
 
+/* A deck that asks a finished run for something else than it was is refused, as it would be if the run went on. */
+static int compare_finished(const struct run *run) {
+  if (run->rank != 0) return STATUS_OK;
+  char *used = make_path(run, "used.yml"), *text = NULL;
+  bool can_read = !deck_read_text(used, &text);
+  error_clear();
+  int status = can_read ? params_compare_resume(run->params, used, false) : STATUS_OK;
+  mem_free(text);
+  mem_free(used);
+  return status;
+}
+
 static void tell_all(struct run *run, bool *flag) {
   int64_t told = *flag;
   comm_broadcast_all(run->comm, 0, &told, sizeof told);
@@ -125,8 +137,9 @@ int run_past_find_all(struct run *run, bool *done) {
   tell_all(run, done);
   if (*done) {
     int64_t steps = past.steps > run->found_step ? past.steps : run->found_step;
-    log_line("%s: DONE at step %lld already; raise run.steps to go on", run->folder, (long long)steps);
-    return STATUS_OK;
+    status = comm_agree_all(run->comm, compare_finished(run));
+    if (!status) log_line("%s: DONE at step %lld already; raise run.steps to go on", run->folder, (long long)steps);
+    return status;
   }
   if (run->rank == 0 && !run->found && has_saved(run, &past)) status = refuse(run, &past);
   return comm_agree_all(run->comm, status);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/version.h"
+#include "base/words.h"
 #include "comm/comm.h"
 #include "plan/recompute.h"
 #include "record/trace.h"
@@ -57,7 +58,7 @@ static void log_step(const struct run *run, const struct metrics_row *row) {
              row->perplexity);
   if (!isnan(row->loss)) snprintf(loss, sizeof loss, "%.6f", row->loss);
   if (!isnan(row->grad_norm)) snprintf(norm, sizeof norm, "%.4f", row->grad_norm);
-  log_line("%8lld %10lld  %8s  %.3e  %9s %9.1f %9.0f  %8.4f  %9s %9s %9.0f%s", (long long)row->step,
+  log_line("%8lld %10lld  %8s  %.3e  %9s %9.1f %9.0f  %8.4f  %9s %9s %10.0f%s", (long long)row->step,
            (long long)row->tokens, loss, row->lr, norm, row->step_ms, row->tokens_per_s, row->tflops, left, end,
            row->tokens_per_s_device, validation);
 }
@@ -242,10 +243,10 @@ void run_report_trace(const struct run *run) {
   if (fits)
     log_line("trace.h5: about %s a step, %s in the steps to come; run.trace_limit is %s", step, all, limit);
   else
-    log_line("trace.h5: about %s a step, %s (run.trace_limit) are reached in %lld steps: from then on the first, the "
-             "last and "
-             "one in 2, 4, 8, ... of the others stay",
-             step, limit, (long long)(run->params->run.trace_limit / bytes));
+    log_line(
+        "trace.h5: about %s a step; run.trace_limit (%s) will be reached in %lld steps: from then on the first and "
+        "the last steps are kept, and one in 2, 4, 8, ... between",
+        step, limit, (long long)(run->params->run.trace_limit / bytes));
 }
 
 void run_report_manifest_all(struct run *run) {
@@ -255,6 +256,6 @@ void run_report_manifest_all(struct run *run) {
 }
 
 void run_report_head(void) {
-  log_line("#   step     tokens      loss       rate grad norm   ms/step  tokens/s   TFLOP/s  time left   ends at "
-           "tok/s/dev");
+  log_line("#   step     tokens      loss         lr grad norm   ms/step  tokens/s   TFLOP/s  time left   ends at "
+           " tok/s/dev");
 }

@@ -55,7 +55,9 @@ static int mark_best(struct run *run, double validation) {
   mem_free(folder);
   if (!status) {
     run->best_loss = validation;
-    log_line("the checkpoint of step %lld has the lowest validation loss so far: it is kept", (long long)run->step);
+    log_line(
+        "the checkpoint of step %lld has the lowest validation loss so far: it is kept until another has a lower one",
+        (long long)run->step);
   } else if (run->params->run.on_save_error != PARAMS_ON_SAVE_ERROR_STOP) {
     log_warn("%s; training goes on (run.on_save_error: continue)", error_text());
     error_clear();

@@ -131,7 +131,7 @@ int request_plan(const char *planner, const struct plan_request *request, struct
   /* First, as it says what would fit. */
   status = fit_check(planner, request, *plan, built);
   if (status && searches && (*plan)->n_recompute > 0)
-    error_wrap("even with recomputation on every stage that may (pipeline.recompute)");
+    error_wrap("no plan fits, not even with recomputation on all stages of pipeline.recompute");
   if (!status) status = dag_check(built, *plan);
   if (status) plan_destroy(plan);
   if (status || !dag)

@@ -194,11 +194,11 @@ static int open_request(const struct params *params, const struct model *model, 
   return status;
 }
 
-/* Warns with the planner's notes on its plan, such as those on a file that it reads. */
-static void warn_notes(const char *notes) {
+/* Logs the planner's notes on its plan, on rank 0. */
+static void log_notes(const char *notes) {
   for (const char *line = notes; line && *line;) {
     int n = (int)strcspn(line, "\n");
-    log_warn("%.*s", n, line);
+    log_note("%.*s", n, line);
     line += n + (line[n] == '\n');
   }
 }
@@ -219,7 +219,7 @@ int setup_deck_plan_all(struct comm *comm, const struct params *params, const st
   request.plan.host_limit = hosts;
   status = comm_agree_all(comm, status);
   if (!status) status = setup_plan_all(comm, params_get_choice(params, PARAM_pipeline_planner), &request.plan, plan);
-  if (!status && !notes) warn_notes(request.notes);
+  if (!status && !notes) log_notes(request.notes);
   if (!status && notes) {
     *notes = request.notes;
     request.notes = NULL;

@@ -39,7 +39,7 @@ int setup_plan_all(struct comm *comm, const char *planner, const struct plan_req
 
 /* The plan of a deck for rows of at most `longest` tokens. share_bytes: this rank's memory where the deck has no limit.
  * The planner's notes, a line each, are the caller's to free: on rank 0, NULL elsewhere and where there are none. With
- * `notes` NULL they are warnings. */
+ * `notes` NULL they are logged. */
 int setup_deck_plan_all(struct comm *comm, const struct params *params, const struct model *model, int64_t longest,
                         int64_t share_bytes, struct plan **plan, char **notes);
 
