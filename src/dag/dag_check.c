@@ -250,16 +250,16 @@ int dag_check_memory(const struct dag *dag, const struct plan *plan) {
   return STATUS_OK;
 }
 
-/* The nodes of a block of activations that the rule of moves looks up */
-struct block {
+/* The nodes of a block of activations that the rule of moves looks up. */
+struct block_nodes {
   int32_t out, keep, back, in, use;
 };
 
-static void note_block(const struct dag *dag, const struct plan *plan, int32_t v, struct block *blocks) {
+static void note_block(const struct dag *dag, const struct plan *plan, int32_t v, struct block_nodes *blocks) {
   const struct dag_node *n = &dag->nodes[v];
   const struct plan_move *m = n->micro < 0 ? NULL : plan_find_move(plan, n->stage, n->micro);
   if (!m) return;
-  struct block *block = &blocks[m - plan->moves];
+  struct block_nodes *block = &blocks[m - plan->moves];
   switch (n->kind) {
   case NODE_ES:
   case NODE_EV: block->out = v; break;
@@ -277,11 +277,11 @@ static void note_block(const struct dag *dag, const struct plan *plan, int32_t v
 
 int dag_check_moves(const struct dag *dag, const struct plan *plan) {
   int status = STATUS_OK;
-  struct block *blocks = MEM_NEW(struct block, plan->n_moves);
-  for (int32_t k = 0; k < plan->n_moves; k++) blocks[k] = (struct block){-1, -1, -1, -1, -1};
+  struct block_nodes *blocks = MEM_NEW(struct block_nodes, plan->n_moves);
+  for (int32_t k = 0; k < plan->n_moves; k++) blocks[k] = (struct block_nodes){-1, -1, -1, -1, -1};
   for (int32_t v = 0; v < dag->n_nodes && plan->n_moves; v++) note_block(dag, plan, v, blocks);
   for (int32_t k = 0; k < plan->n_moves && !status; k++) {
-    const struct block *b = &blocks[k];
+    const struct block_nodes *b = &blocks[k];
     const struct plan_move *m = &plan->moves[k];
     bool stops = m->tier != PLAN_TIER_HOST; /* between out and in */
     if (b->out < 0 || b->in < 0 || b->use < 0 || (stops && (b->keep < 0 || b->back < 0)))

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct block {
+struct chunk {
   int64_t offset, bytes; /* with the guard */
 };
 
@@ -16,9 +16,9 @@ struct arena {
   char *base;
   int64_t range; /* bytes of address space */
   int64_t limit, used, peak, reserved;
-  int64_t guard;        /* bytes behind each block that nobody may touch; 0 without poison */
-  struct block *blocks; /* live ones, by offset */
-  int64_t n_blocks, n_room;
+  int64_t guard;        /* bytes behind each chunk that nobody may touch; 0 without poison */
+  struct chunk *chunks; /* live ones, by offset */
+  int64_t n_chunks, n_room;
 };
 
 enum { ALIGN = 64, GUARD = 64, POISON = 0xff };
@@ -54,26 +54,26 @@ struct arena *arena_create(const char *name, int64_t limit, bool poison) {
 void arena_destroy(struct arena **arena) {
   struct arena *a = *arena;
   if (!a) return;
-  CHECK(a->n_blocks == 0, "%lld blocks of the device's memory are still allocated", (long long)a->n_blocks);
+  CHECK(a->n_chunks == 0, "%lld pieces of the device's memory are still allocated", (long long)a->n_chunks);
   munmap(a->base, (size_t)a->range);
-  mem_free(a->blocks);
+  mem_free(a->chunks);
   mem_free(a);
   *arena = NULL;
 }
 
-/* Index of the live block before which the smallest hole that fits lies; n_blocks for the end. Sets the offset. */
+/* Index of the live chunk before which the smallest hole that fits lies; n_chunks for the end. Sets the offset. */
 static int64_t find_hole(const struct arena *a, int64_t bytes, int64_t *offset) {
-  int64_t end = 0, best = a->n_blocks, best_size = INT64_MAX;
-  for (int64_t i = 0; i < a->n_blocks; i++) {
-    int64_t size = a->blocks[i].offset - end;
+  int64_t end = 0, best = a->n_chunks, best_size = INT64_MAX;
+  for (int64_t i = 0; i < a->n_chunks; i++) {
+    int64_t size = a->chunks[i].offset - end;
     if (size >= bytes && size < best_size) {
       best = i;
       best_size = size;
       *offset = end;
     }
-    end = a->blocks[i].offset + a->blocks[i].bytes;
+    end = a->chunks[i].offset + a->chunks[i].bytes;
   }
-  if (best == a->n_blocks) *offset = end;
+  if (best == a->n_chunks) *offset = end;
   return best;
 }
 
@@ -87,9 +87,9 @@ static void release_pages(const struct arena *a, int64_t from, int64_t to) {
 
 static void release_holes(const struct arena *a) {
   int64_t end = 0;
-  for (int64_t i = 0; i < a->n_blocks; i++) {
-    release_pages(a, end, a->blocks[i].offset);
-    end = a->blocks[i].offset + a->blocks[i].bytes;
+  for (int64_t i = 0; i < a->n_chunks; i++) {
+    release_pages(a, end, a->chunks[i].offset);
+    end = a->chunks[i].offset + a->chunks[i].bytes;
   }
 }
 
@@ -102,14 +102,14 @@ static void ask_large_pages(const struct arena *a, int64_t from, int64_t to) {
   if (to > from) madvise(a->base + from, (size_t)(to - from), MADV_HUGEPAGE);
 }
 
-static void insert_block(struct arena *a, int64_t index, struct block block) {
-  if (a->n_blocks == a->n_room) {
+static void insert_chunk(struct arena *a, int64_t index, struct chunk chunk) {
+  if (a->n_chunks == a->n_room) {
     a->n_room = a->n_room ? 2 * a->n_room : 64;
-    a->blocks = mem_resize(a->blocks, sizeof *a->blocks * (size_t)a->n_room);
+    a->chunks = mem_resize(a->chunks, sizeof *a->chunks * (size_t)a->n_room);
   }
-  memmove(a->blocks + index + 1, a->blocks + index, sizeof *a->blocks * (size_t)(a->n_blocks - index));
-  a->blocks[index] = block;
-  a->n_blocks++;
+  memmove(a->chunks + index + 1, a->chunks + index, sizeof *a->chunks * (size_t)(a->n_chunks - index));
+  a->chunks[index] = chunk;
+  a->n_chunks++;
 }
 
 void *arena_alloc(struct arena *a, int64_t bytes, const char *what) {
@@ -127,7 +127,7 @@ void *arena_alloc(struct arena *a, int64_t bytes, const char *what) {
                 (long long)a->range, what, mem_describe_limits());
     return NULL;
   }
-  insert_block(a, index, (struct block){offset, bytes + a->guard});
+  insert_chunk(a, index, (struct chunk){offset, bytes + a->guard});
   a->used += bytes;
   if (a->used > a->peak) a->peak = a->used;
   if (end > a->reserved) {
@@ -139,29 +139,29 @@ void *arena_alloc(struct arena *a, int64_t bytes, const char *what) {
   return a->base + offset;
 }
 
-/* Whoever wrote beyond a block is found when it is freed. */
-static void check_guard(const struct arena *a, const struct block *block) {
-  const unsigned char *end = (unsigned char *)a->base + block->offset + block->bytes;
+/* Whoever wrote beyond a chunk is found when it is freed. */
+static void check_guard(const struct arena *a, const struct chunk *chunk) {
+  const unsigned char *end = (unsigned char *)a->base + chunk->offset + chunk->bytes;
   for (int64_t i = 1; i <= a->guard; i++)
-    CHECK(end[-i] == POISON, "%s memory was written beyond a block of %lld bytes", a->name,
-          (long long)(block->bytes - a->guard));
+    CHECK(end[-i] == POISON, "%s memory was written beyond a piece of %lld bytes", a->name,
+          (long long)(chunk->bytes - a->guard));
 }
 
-void arena_free(struct arena *a, void *block) {
-  if (!block) return;
-  int64_t offset = (char *)block - a->base, low = 0, high = a->n_blocks - 1;
+void arena_free(struct arena *a, void *memory) {
+  if (!memory) return;
+  int64_t offset = (char *)memory - a->base, low = 0, high = a->n_chunks - 1;
   while (low < high) {
     int64_t middle = (low + high) / 2;
-    if (a->blocks[middle].offset < offset)
+    if (a->chunks[middle].offset < offset)
       low = middle + 1;
     else
       high = middle;
   }
-  CHECK(a->n_blocks && a->blocks[low].offset == offset, "freeing device memory that is not allocated");
-  check_guard(a, &a->blocks[low]);
-  a->used -= a->blocks[low].bytes - a->guard;
-  a->n_blocks--;
-  memmove(a->blocks + low, a->blocks + low + 1, sizeof *a->blocks * (size_t)(a->n_blocks - low));
+  CHECK(a->n_chunks && a->chunks[low].offset == offset, "freeing device memory that is not allocated");
+  check_guard(a, &a->chunks[low]);
+  a->used -= a->chunks[low].bytes - a->guard;
+  a->n_chunks--;
+  memmove(a->chunks + low, a->chunks + low + 1, sizeof *a->chunks * (size_t)(a->n_chunks - low));
 }
 
 int64_t arena_get_used(const struct arena *a) { return a->used; }

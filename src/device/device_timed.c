@@ -22,7 +22,7 @@ struct device_timed {
 };
 
 /* Stands for a piece of memory: nobody reads or writes behind it. */
-struct block {
+struct chunk {
   int64_t bytes;
 };
 
@@ -57,18 +57,18 @@ static void *take(struct account *account, int64_t bytes, const char *what) {
                 (long long)(bytes - (account->limit - account->used)), account->name);
     return NULL;
   }
-  struct block *block = MEM_NEW(struct block, 1);
-  block->bytes = bytes;
+  struct chunk *chunk = MEM_NEW(struct chunk, 1);
+  chunk->bytes = bytes;
   account->used += bytes;
   if (account->used > account->peak) account->peak = account->used;
-  return block;
+  return chunk;
 }
 
 static void give(struct account *account, void *memory) {
   if (!memory) return;
-  struct block *block = memory;
-  account->used -= block->bytes;
-  mem_free(block);
+  struct chunk *chunk = memory;
+  account->used -= chunk->bytes;
+  mem_free(chunk);
 }
 
 static void *alloc_timed(struct device *device, int64_t bytes, const char *what) {

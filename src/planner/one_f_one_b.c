@@ -37,14 +37,14 @@ void one_f_one_b_free(struct one_f_one_b *times) {
 }
 
 /* How far each stage is. */
-struct run {
+struct progress {
   const struct one_f_one_b *times;
   int32_t *forwards, *backwards;      /* [n_stages] done */
   double *clock;                      /* [n_stages] */
   double *forward_end, *backward_end; /* [n_stages][n_micro] */
 };
 
-static double *at(const struct run *x, double *ends, int32_t stage, int32_t micro) {
+static double *at(const struct progress *x, double *ends, int32_t stage, int32_t micro) {
   return &ends[(int64_t)stage * x->times->n_micro + micro];
 }
 
@@ -55,7 +55,7 @@ static bool goes_forward(const struct one_f_one_b *t, int32_t s, int32_t forward
 }
 
 /* Runs the next pass of a stage if what it needs is there. */
-static bool go(struct run *x, int32_t s) {
+static bool go(struct progress *x, int32_t s) {
   const struct one_f_one_b *t = x->times;
   int32_t f = x->forwards[s], b = x->backwards[s], last = t->n_stages - 1;
   bool forward = goes_forward(t, s, f, b);
@@ -77,12 +77,12 @@ static bool go(struct run *x, int32_t s) {
 
 double one_f_one_b_time(const struct one_f_one_b *times) {
   int64_t n = (int64_t)times->n_stages * times->n_micro;
-  struct run x = {.times = times,
-                  .forwards = MEM_NEW(int32_t, times->n_stages),
-                  .backwards = MEM_NEW(int32_t, times->n_stages),
-                  .clock = MEM_NEW(double, times->n_stages),
-                  .forward_end = MEM_NEW(double, n),
-                  .backward_end = MEM_NEW(double, n)};
+  struct progress x = {.times = times,
+                       .forwards = MEM_NEW(int32_t, times->n_stages),
+                       .backwards = MEM_NEW(int32_t, times->n_stages),
+                       .clock = MEM_NEW(double, times->n_stages),
+                       .forward_end = MEM_NEW(double, n),
+                       .backward_end = MEM_NEW(double, n)};
   for (bool any = true; any;) {
     any = false;
     for (int32_t s = 0; s < times->n_stages; s++)

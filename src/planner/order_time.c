@@ -9,7 +9,7 @@
 #include "model/footprint.h"
 #include "model/model.h"
 
-struct run {
+struct progress {
   const struct plan_request *request;
   const struct plan *plan;
   struct order_time *times;
@@ -20,11 +20,11 @@ struct run {
   double *forward, *input;     /* [n_stages][n_micro] ends of F, and of B or I; NaN: not yet */
 };
 
-static double *at(const struct run *x, double *ends, int32_t stage, int32_t micro) {
+static double *at(const struct progress *x, double *ends, int32_t stage, int32_t micro) {
   return &ends[(int64_t)stage * x->plan->n_micro + micro];
 }
 
-static double get_message(const struct run *x, int32_t from, int32_t to, int32_t micro) {
+static double get_message(const struct progress *x, int32_t from, int32_t to, int32_t micro) {
   const struct cost *cost = x->request->cost;
   const struct micro_shape *m = &x->plan->micro[micro];
   if (!cost) return 0;
@@ -34,7 +34,7 @@ static double get_message(const struct run *x, int32_t from, int32_t to, int32_t
   return cost_get_message(cost, plan_find_rank(x->plan, from, micro), plan_find_rank(x->plan, to, micro), bytes);
 }
 
-static double get_length(const struct run *x, const struct plan_action *a) {
+static double get_length(const struct progress *x, const struct plan_action *a) {
   if (!x->request->cost) return a->kind == NODE_B ? 2 : 1;
   struct stage_price price = stage_prices_get(x->prices, a->stage, a->micro);
   switch (a->kind) {
@@ -48,7 +48,7 @@ static double get_length(const struct run *x, const struct plan_action *a) {
 
 /* A millionth of what an action takes on the average, 1 where all take none. Times that do not rise from one action to
  * the next would not tell which comes first, and what planners place by them could wait in circles. */
-static double get_least(const struct run *x) {
+static double get_least(const struct progress *x) {
   double sum = 0;
   int64_t n = x->plan->order_offset[x->plan->n_ranks];
   for (int64_t k = 0; k < n; k++) sum += get_length(x, &x->plan->order[k]);
@@ -56,7 +56,7 @@ static double get_least(const struct run *x) {
 }
 
 /* When what an action needs of other stages is there; NaN: not known yet. */
-static double get_ready(const struct run *x, const struct plan_action *a) {
+static double get_ready(const struct progress *x, const struct plan_action *a) {
   bool takes_gradient = a->kind == NODE_B || a->kind == NODE_I || (a->kind == NODE_R && !x->plan->recompute_early);
   if (a->kind == NODE_F && a->stage > 0)
     return *at(x, x->forward, a->stage - 1, a->micro) + get_message(x, a->stage - 1, a->stage, a->micro);
@@ -65,7 +65,7 @@ static double get_ready(const struct run *x, const struct plan_action *a) {
   return 0;
 }
 
-static bool go(struct run *x, int32_t rank) {
+static bool go(struct progress *x, int32_t rank) {
   if (x->next[rank] == x->plan->order_offset[rank + 1]) return false;
   int64_t k = x->next[rank];
   const struct plan_action *a = &x->plan->order[k];
@@ -83,14 +83,14 @@ static bool go(struct run *x, int32_t rank) {
 int order_time_make(const struct plan_request *request, const struct plan *plan, struct order_time *times) {
   int64_t n = plan->order_offset[plan->n_ranks], n_ends = (int64_t)plan->n_stages * plan->n_micro, n_done = 0;
   *times = (struct order_time){.start = MEM_NEW(double, n), .end = MEM_NEW(double, n)};
-  struct run x = {.request = request,
-                  .plan = plan,
-                  .times = times,
-                  .prices = request->cost ? stage_prices_create(plan, request->model, request->cost) : NULL,
-                  .next = MEM_NEW(int64_t, plan->n_ranks),
-                  .clock = MEM_NEW(double, plan->n_ranks),
-                  .forward = MEM_NEW(double, n_ends),
-                  .input = MEM_NEW(double, n_ends)};
+  struct progress x = {.request = request,
+                       .plan = plan,
+                       .times = times,
+                       .prices = request->cost ? stage_prices_create(plan, request->model, request->cost) : NULL,
+                       .next = MEM_NEW(int64_t, plan->n_ranks),
+                       .clock = MEM_NEW(double, plan->n_ranks),
+                       .forward = MEM_NEW(double, n_ends),
+                       .input = MEM_NEW(double, n_ends)};
   x.least = get_least(&x);
   for (int64_t i = 0; i < n_ends; i++) x.forward[i] = x.input[i] = NAN;
   for (int32_t r = 0; r < plan->n_ranks; r++) x.next[r] = plan->order_offset[r];

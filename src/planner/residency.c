@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 
-struct block {
+struct evicted {
   int32_t forward, use, end; /* places of F, of what needs it first, and of what needs it last */
   struct plan_move move;     /* in_start 0: it stays */
 };
@@ -10,14 +10,14 @@ struct block {
 /* One stage's blocks, and how many have memory during each action. */
 struct store {
   int32_t n_blocks, n_actions;
-  struct block *blocks;
+  struct evicted *blocks;
   int32_t *held;
 };
 
 static void find_blocks(const struct plan_action *order, struct store *s) {
-  for (int32_t i = 0; i < s->n_blocks; i++) s->blocks[i] = (struct block){.forward = -1, .use = -1};
+  for (int32_t i = 0; i < s->n_blocks; i++) s->blocks[i] = (struct evicted){.forward = -1, .use = -1};
   for (int32_t k = 0; k < s->n_actions; k++) {
-    struct block *b = &s->blocks[order[k].micro];
+    struct evicted *b = &s->blocks[order[k].micro];
     if (order[k].kind == NODE_F)
       b->forward = k;
     else if (b->use < 0)
@@ -30,10 +30,10 @@ static void find_blocks(const struct plan_action *order, struct store *s) {
 
 /* The block needed last of those that can have left when action `at` begins and need not be on their way back then,
  * with this many actions for either way. NULL: none. */
-static struct block *choose(const struct store *s, int32_t at, int32_t span) {
-  struct block *last = NULL;
+static struct evicted *choose(const struct store *s, int32_t at, int32_t span) {
+  struct evicted *last = NULL;
   for (int32_t i = 0; i < s->n_blocks; i++) {
-    struct block *b = &s->blocks[i];
+    struct evicted *b = &s->blocks[i];
     bool can = !b->move.in_start && b->forward < at - span && b->use - span > at;
     if (can && (!last || b->use > last->use)) last = b;
   }
@@ -41,7 +41,7 @@ static struct block *choose(const struct store *s, int32_t at, int32_t span) {
 }
 
 static bool make_room(struct store *s, int32_t at, int32_t span) {
-  struct block *b = NULL;
+  struct evicted *b = NULL;
   while (span > 0 && !(b = choose(s, at, span))) span--;
   if (!b) return false;
   b->move.out_start = at - span - 1;
@@ -62,7 +62,7 @@ int32_t residency_make(const struct plan *plan, const struct residency *rule, st
   int32_t rank = plan_get_holder(plan, rule->stage), n = 0;
   int64_t first = plan->order_offset[rank];
   struct store s = {.n_blocks = plan->n_micro, .n_actions = (int32_t)(plan->order_offset[rank + 1] - first)};
-  s.blocks = MEM_NEW(struct block, s.n_blocks);
+  s.blocks = MEM_NEW(struct evicted, s.n_blocks);
   s.held = MEM_NEW(int32_t, s.n_actions);
   find_blocks(plan->order + first, &s);
   bool possible = keep_within(&s, rule);

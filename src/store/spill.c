@@ -25,7 +25,7 @@ static const char prefix[] = "penstock-spill-", suffix[] = ".h5", unfinished[] =
 /* A file is made and locked in a moment, unless its maker was killed then. */
 static const double MAKING_SECONDS = 60;
 
-struct block {
+struct stored {
   int64_t place, bytes; /* place: in the dataset */
   uint64_t hash;
   bool written;
@@ -37,12 +37,12 @@ struct spill {
   int64_t limit, range, data_offset; /* of the dataset: its bytes, where it starts in the file */
   int64_t reserved;                  /* from its start, the room that the file keeps */
   int64_t used, peak;
-  struct block *blocks; /* live ones, by place */
+  struct stored *blocks; /* live ones, by place */
   int64_t n_blocks, n_room;
   struct worker *worker;
   /* The job: its own copy of the block, and how it ended. */
   struct {
-    struct block block;
+    struct stored block;
     void *data;
     bool writes, damaged;
     int error;
@@ -223,14 +223,14 @@ int64_t spill_alloc(struct spill *s, int64_t bytes, const char *what) {
     s->blocks = mem_resize(s->blocks, sizeof *s->blocks * (size_t)s->n_room);
   }
   memmove(s->blocks + at + 1, s->blocks + at, sizeof *s->blocks * (size_t)(s->n_blocks - at));
-  s->blocks[at] = (struct block){.place = place, .bytes = bytes};
+  s->blocks[at] = (struct stored){.place = place, .bytes = bytes};
   s->n_blocks++;
   s->used += bytes;
   if (s->used > s->peak) s->peak = s->used;
   return place;
 }
 
-static struct block *find_block(const struct spill *s, int64_t place) {
+static struct stored *find_stored(const struct spill *s, int64_t place) {
   int64_t low = 0, high = s->n_blocks;
   while (low < high) {
     int64_t middle = low + (high - low) / 2;
@@ -251,7 +251,7 @@ static void give_back(const struct spill *s, int64_t from, int64_t to) {
 }
 
 void spill_free(struct spill *s, int64_t place) {
-  struct block *block = find_block(s, place);
+  struct stored *block = find_stored(s, place);
   int64_t at = block - s->blocks, end = place + round_up(block->bytes);
   s->used -= block->bytes;
   if (end > s->reserved) give_back(s, place > s->reserved ? place : s->reserved, end);
@@ -269,7 +269,7 @@ double spill_get_cpu(const struct spill *s) { return worker_get_cpu(s->worker); 
 /* Runs on the worker's thread: it records no errors. */
 static void run_job(void *context) {
   struct spill *s = context;
-  struct block *block = &s->job.block;
+  struct stored *block = &s->job.block;
   int64_t offset = s->data_offset + block->place;
   if (s->job.writes) {
     block->hash = hash_bytes(s->job.data, (size_t)block->bytes, 0);
@@ -281,7 +281,7 @@ static void run_job(void *context) {
 }
 
 static void begin(struct spill *s, int64_t place, void *data, bool writes) {
-  s->job.block = *find_block(s, place);
+  s->job.block = *find_stored(s, place);
   CHECK(writes || s->job.block.written, "a block of %s is read before it is written", s->path);
   s->job.data = data;
   s->job.writes = writes;
@@ -298,8 +298,8 @@ void spill_begin_write(struct spill *s, int64_t place, const void *data) {
 void spill_begin_read(struct spill *s, int64_t place, void *data) { begin(s, place, data, false); }
 
 static int conclude(struct spill *s) {
-  const struct block *done = &s->job.block;
-  struct block *block = find_block(s, done->place);
+  const struct stored *done = &s->job.block;
+  struct stored *block = find_stored(s, done->place);
   if (s->job.error && s->job.writes) return raise_write(s, s->job.error, done->bytes);
   if (s->job.error)
     return error_raise(STATUS_FAILED, "%s: %lld bytes cannot be read: %s", s->path, (long long)done->bytes,
