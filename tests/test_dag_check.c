@@ -33,7 +33,7 @@ static void test_memory_limits(void) {
     T_CHECK(dag_check(dag, plan) == STATUS_MISTAKE, "one byte less");
     dag_describe_node(&dag->nodes[node], name, sizeof name);
     snprintf(text, sizeof text, "rank %d needs %lld bytes (", r, (long long)peak);
-    T_CHECK(says(text) && says(name) && says(" 1 bytes (1 B) over its memory.device_limit"), "%s", error_text());
+    T_CHECK(says(text) && says(name) && says(" 1 byte (1 B) over its memory.device_limit"), "%s", error_text());
     plan->device_limit[r] = 0;
     T_CHECK(dag_check(dag, plan) == STATUS_MISTAKE && says("over"), "no memory at all");
     plan->device_limit[r] = INT64_MAX;

@@ -63,7 +63,7 @@ for ranks in 2 4; do
   need=$(get_need)
   check [ "${need:-0}" -gt 500000 ] || fail "no word of what would fit"
   run_on $ranks 2 "${least[@]}" -D "memory.device_limit=$((need - 1)) B"
-  tells "rank 0 needs $need bytes .*, 1 bytes .* over its memory.device_limit of $((need - 1)) bytes"
+  tells "rank 0 needs $need bytes .*, 1 byte .* over its memory.device_limit of $((need - 1)) bytes"
   for more in 0 1 2 5 10 20; do
     same $ranks -D "memory.device_limit=$((need + need * more / 100)) B"
   done

@@ -152,9 +152,9 @@ line=$(grep '^penstock: error: ' "$output")
 read -r bytes0 bytes1 rows < <(sed -E 's/.* rank 0: ([0-9]+) B.* rank 1: ([0-9]+) B.*data.micro_batch ([0-9]+).*/\1 \2 \3/' <<< "$line")
 name="one byte less than a rank needs"
 refuse byte0 2 -D data.micro_batch=4 -D "memory.rank_limits={0: $((bytes0 - 1)) B, 1: $bytes1 B}"
-says "rank 0 needs $bytes0 bytes .* during .*, 1 bytes .* over its "
+says "rank 0 needs $bytes0 bytes .* during .*, 1 byte .* over its "
 refuse byte1 2 -D data.micro_batch=4 -D "memory.rank_limits={0: $bytes0 B, 1: $((bytes1 - 1)) B}"
-says "rank 1 needs $bytes1 bytes .* during .*, 1 bytes .* over its "
+says "rank 1 needs $bytes1 bytes .* during .*, 1 byte .* over its "
 name="just what they need"
 train fits 2 -D data.micro_batch=4 -D "memory.rank_limits={0: $bytes0 B, 1: $bytes1 B}"
 ends 0

@@ -94,7 +94,7 @@ host=(-D pipeline.planner=file -D "pipeline.plan_file=$work/host.h5" -D data.glo
 most=$(for rank in 0 1; do get_peak host.json host_bytes $rank; echo; done | sort -n | tail -n 1)
 train short 2 "${host[@]}" -D "memory.host_limit=$((most - 1)) B"
 ends 2
-says_once "^penstock: error: rank [01] needs $most bytes of host memory .*, 1 bytes over its memory.host_limit of $((most - 1))"
+says_once "^penstock: error: rank [01] needs $most bytes of host memory .*, 1 byte over its memory.host_limit of $((most - 1))"
 says "what would fit: memory.host_limit of rank [01]: $most B"
 start bounded 2 "${host[@]}" -D "memory.host_limit=$most B" -D run.steps=100000 -D run.checkpoint_every=10
 get_resident() { for pid in $(list_ranks bounded); do grep VmHWM "/proc/$pid/status"; done | awk '{ kib += $2 } END { print kib }'; }

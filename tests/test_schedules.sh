@@ -219,7 +219,7 @@ run_on 1 0 plan deck.yml --json "${fixed[@]}" -D pipeline.stages=3
 limit=$(sed -n 's/^ *"device_bytes": \([0-9]*\),*$/\1/p' out | head -n 1)
 run_on 3 0 verify deck.yml "${fixed[@]}" -D "memory.rank_limits={0: $limit B}" -D pipeline.recompute=none
 run_on 3 2 verify deck.yml "${fixed[@]}" -D "memory.rank_limits={0: $((limit - 1)) B}" -D pipeline.recompute=none
-tells 'rank 0 needs .* 1 bytes .* over'
+tells 'rank 0 needs .* 1 byte .* over'
 run_on 3 0 verify deck.yml "${fixed[@]}" -D "memory.rank_limits={0: $((limit - 1)) B}"
 run_on 3 0 train deck.yml "${fixed[@]}" -D "memory.rank_limits={0: $((limit - 1)) B}" -D run.steps=1 -D run.folder=LIMITED
 check [ "$(grep -c ', recomputes ' out)" = 1 ] || fail "not one stage recomputes"

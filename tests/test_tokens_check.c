@@ -181,7 +181,7 @@ static void test_short_document_index(void) {
 static void test_ids(void) {
   const char *prefix = raw_path("ids");
   const int32_t lengths[] = {2, 0, 1, 5, 1};
-  int32_t ids[] = {1, 2, 3, 4, 5, 127, 6, 7, 8};
+  static int32_t ids[] = {1, 2, 3, 4, 5, 127, 6, 7, 8};
   const struct {
     int32_t id;
     bool fits;

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/words.h"
 #include "dag/dag_fuse.h"
 
 enum { DESCRIPTION = 80 };
@@ -221,8 +222,9 @@ static int check_pool(const struct dag *dag, int32_t rank, enum pool_kind pool, 
                        "a disk of the node, memory.spill_limit what may go there",
                        (int)rank, (long long)peak, name);
   return error_raise(STATUS_MISTAKE,
-                     "rank %d needs %lld bytes of %s during %s, %lld bytes over its memory.%s of %lld bytes", (int)rank,
-                     (long long)peak, what, name, (long long)(peak - limit), key, (long long)limit);
+                     "rank %d needs %lld bytes of %s during %s, %lld byte%s over its memory.%s of %lld bytes",
+                     (int)rank, (long long)peak, what, name, (long long)(peak - limit), words_get_ending(peak - limit),
+                     key, (long long)limit);
 }
 
 int dag_check_memory(const struct dag *dag, const struct plan *plan) {
@@ -242,10 +244,10 @@ int dag_check_memory(const struct dag *dag, const struct plan *plan) {
     bytes_format(limit, allowed, sizeof allowed);
     if (node >= 0) dag_describe_node(&dag->nodes[node], name, sizeof name);
     return error_raise(STATUS_MISTAKE,
-                       "rank %d needs %lld bytes (%s) during %s, %lld bytes (%s) over its memory.device_limit of %lld "
+                       "rank %d needs %lld bytes (%s) during %s, %lld byte%s (%s) over its memory.device_limit of %lld "
                        "bytes (%s); %lld bytes are parameters, gradients and moments",
-                       (int)r, (long long)peak, needed, name, (long long)(peak - limit), over, (long long)limit,
-                       allowed, (long long)dag->device_static[r]);
+                       (int)r, (long long)peak, needed, name, (long long)(peak - limit), words_get_ending(peak - limit),
+                       over, (long long)limit, allowed, (long long)dag->device_static[r]);
   }
   return STATUS_OK;
 }

@@ -2,13 +2,14 @@
  *
  * A rank's compute nodes are busy; all other time of its compute stream is idle. Each idle instant has a place, when
  * it is, and a cause, why it is; the parts of a rank sum to the step. Before a compute node the cause is found from
- * the node whose end let it start (view->after): a receive   data until the pass that made what it brings has ended,
- * then message until it was there a send      of the own rank: send until it has ended a block     of activations
- * that came back or left: what else the node needs comes first, then offload the norm    data until the last pass of
- * any rank has ended, then message until tied weights are exchanged. Its place is the drain, as all of it comes after
- * the rank's last pass and what is left until the node starts is other: the norm itself, and what the program does
- * between nodes. After its last compute node a rank waits for data until the last one of any rank has ended, the rest
- * of the step is other.
+ * the node whose end let it start (view->after):
+ *   a receive   is data until the pass that made what it brings has ended, then message until it was there;
+ *   a send      of the own rank is send until it has ended;
+ *   a block     of activations that came back or left: what else the node needs comes first, the rest is offload;
+ *   the norm    is data until the last pass of any rank has ended, then message until tied weights are exchanged. Its
+ *               place is the drain, as all of it comes after the rank's last pass.
+ * What is left until the node starts is other: the norm itself, and what the program does between nodes. After its
+ * last compute node a rank waits for data until the last one of any rank has ended, the rest of the step is other.
  */
 #ifndef PENSTOCK_RECORD_STEP_PARTS_H
 #define PENSTOCK_RECORD_STEP_PARTS_H
