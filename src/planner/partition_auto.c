@@ -14,7 +14,8 @@ struct cutter {
   const struct plan_request *request;
   struct stage_needs *needs;
   int32_t n_stages, n_layers;
-  bool limited;    /* stages must fit */
+  partition_least *least; /* stages must fit by this; NULL: they need not */
+  const void *context;
   double largest;  /* no stage may take longer */
   bool sums;       /* values are sums of squares, else the largest stage time */
   double *value;   /* [n_stages][n_layers+1] of the first stages over the first layers */
@@ -22,11 +23,20 @@ struct cutter {
 };
 
 /* 1F1B's need of memory is the measure: planners that keep more say themselves what does not fit. */
+static int64_t keep_all(const void *request, int32_t stage, const struct stage_need *need) {
+  (void)request, (void)stage;
+  return stage_need_get_peak(need, 0);
+}
+
+static int64_t discard_all(const void *request, int32_t stage, const struct stage_need *need) {
+  return stage_need_get_peak(need, planner_may_recompute(request, stage) ? need->discardable : 0);
+}
+
 static bool fits(const struct cutter *c, int32_t stage, int32_t first, int32_t n) {
   int32_t rank = planner_get_rank(c->request, stage);
-  if (!c->limited || planner_get_limit(c->request, rank) == INT64_MAX) return true;
+  if (!c->least || planner_get_limit(c->request, rank) == INT64_MAX) return true;
   struct stage_need need = stage_needs_get(c->needs, stage, rank, first, n);
-  return stage_need_get_peak(&need, 0) <= planner_get_limit(c->request, rank);
+  return c->least(c->context, stage, &need) <= planner_get_limit(c->request, rank);
 }
 
 /* The best last stage of those up to `stage`, which end before layer `end`. */
@@ -67,31 +77,58 @@ static void fill_stages(const struct cutter *c, struct plan_stage *stages) {
   }
 }
 
-int partition_make_auto(const struct plan_request *request, struct plan_stage *stages) {
+static struct cutter open_cutter(const struct plan_request *request) {
   struct cutter c = {.request = request,
                      .n_stages = planner_count_stages(request),
                      .n_layers = request->model->n_layers,
-                     .limited = request->device_limit && planner_count_chunks(request) == 1 &&
-                                request->n_stages == request->n_ranks};
-  if (c.n_stages > c.n_layers)
+                     .needs = stage_needs_create(request),
+                     .context = request};
+  c.value = MEM_NEW(double, (int64_t)c.n_stages *(c.n_layers + 1));
+  c.starts = MEM_NEW(int32_t, (int64_t)c.n_stages * (c.n_layers + 1));
+  return c;
+}
+
+static void close_cutter(struct cutter *c) {
+  stage_needs_destroy(&c->needs);
+  mem_free(c->value);
+  mem_free(c->starts);
+}
+
+/* The evenest of the best cuts, if there is one; `largest`: of its stages. */
+static void take_cut(struct cutter *c, double largest, struct plan_stage *stages) {
+  cut(c, true, largest * (1 + 1e-12)); /* sums of the same layers may differ by their rounding */
+  fill_stages(c, stages);
+}
+
+int partition_make_auto(const struct plan_request *request, struct plan_stage *stages) {
+  static partition_least *const measures[] = {keep_all, discard_all, NULL};
+  bool limited = request->device_limit && planner_count_chunks(request) == 1 && request->n_stages == request->n_ranks;
+  if (planner_count_stages(request) > request->model->n_layers)
     return error_raise(
         STATUS_MISTAKE,
         "pipeline.stages %d x %d a rank: a model of %d blocks can be cut into at most %d stages (embedding, "
         "head, and each block's mixer and feed-forward): give fewer",
         (int)request->n_stages, (int)planner_count_chunks(request), (int)request->model->config.n_blocks,
-        (int)c.n_layers);
-  c.needs = stage_needs_create(request);
-  c.value = MEM_NEW(double, (int64_t)c.n_stages *(c.n_layers + 1));
-  c.starts = MEM_NEW(int32_t, (int64_t)c.n_stages * (c.n_layers + 1));
-  double largest = cut(&c, false, INFINITY);
-  if (largest == INFINITY) { /* what does not fit is said of the fastest cut */
-    c.limited = false;
+        (int)request->model->n_layers);
+  struct cutter c = open_cutter(request);
+  double largest = INFINITY;
+  for (int i = limited ? 0 : 2; i < 3 && largest == INFINITY; i++) {
+    c.least = measures[i]; /* what does not fit is said of the fastest cut */
     largest = cut(&c, false, INFINITY);
   }
-  cut(&c, true, largest * (1 + 1e-12)); /* sums of the same layers may differ by their rounding */
-  fill_stages(&c, stages);
-  stage_needs_destroy(&c.needs);
-  mem_free(c.value);
-  mem_free(c.starts);
+  take_cut(&c, largest, stages);
+  close_cutter(&c);
   return STATUS_OK;
+}
+
+bool partition_make_within(const struct plan_request *request, partition_least *least, const void *context,
+                           struct plan_stage *stages) {
+  if (planner_count_stages(request) > request->model->n_layers) return false;
+  struct cutter c = open_cutter(request);
+  c.least = least;
+  c.context = context;
+  double largest = cut(&c, false, INFINITY);
+  if (largest < INFINITY) take_cut(&c, largest, stages);
+  close_cutter(&c);
+  return largest < INFINITY;
 }

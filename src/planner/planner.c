@@ -1,6 +1,7 @@
 /* The registry of planners, and what is done with any of them. */
 #include "planner/planner.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -102,12 +103,23 @@ static int put_recompute(const struct plan_request *request, const struct planne
   return STATUS_OK;
 }
 
+/* A planner that compares plans by their time returns the plan whose time it was, and nothing that was changed after. */
+static void check_evaluated(const struct plan_request *request, const struct planner *planner, const struct plan *plan,
+                            double evaluated) {
+  if (isnan(evaluated)) return;
+  double seconds = planner_evaluate(request, plan, NULL);
+  CHECK(fabs(seconds - evaluated) <= 1e-9 * evaluated, "planner %s: its plan takes %.9g s, and not %.9g s",
+        planner_get_name(planner), seconds, evaluated);
+}
+
 int planner_run(const char *name, const struct plan_request *request, struct plan **plan) {
   *plan = NULL;
   const struct planner *planner = planner_find(name);
   if (!planner) return refuse_name(name);
   int status = check_request(request);
+  double evaluated = NAN;
   struct plan_request chosen = *request;
+  chosen.evaluated = &evaluated;
   if (chosen.n_chunks == 0) chosen.n_chunks = planner->n_chunks;
   if (!status) status = planner->make(&chosen, plan);
   if (status) return status;
@@ -123,5 +135,6 @@ int planner_run(const char *name, const struct plan_request *request, struct pla
     return error_wrap("planner %s", planner_get_name(planner));
   }
   plan_freeze(*plan);
+  check_evaluated(request, planner, *plan, evaluated);
   return STATUS_OK;
 }

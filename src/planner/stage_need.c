@@ -15,6 +15,7 @@ struct stage_needs {
   int64_t *n_body; /* [n_layers+1] layers of blocks before */
   int64_t *bytes;  /* [n_layers+1] of parameters before */
   struct footprint_stage *kept, *discarding; /* [n_layers] of one layer by itself, discarding nothing and all it can */
+  int64_t *discardable;                      /* [n_layers+1] bytes that the layers before may discard, by the request */
   int64_t *outputs;                          /* [n_layers] bytes of the hidden state that leaves each */
   int64_t boundary;                          /* bytes of the gradient between two layers */
 };
@@ -68,17 +69,29 @@ static int32_t number_rows(const struct plan_request *r, int32_t *alike, int32_t
   return n;
 }
 
+static int64_t count_kept(const struct footprint_stage *f) { return f->keep_input + f->keep_weight; }
+
+/* Returns the bytes of a micro-batch that a layer discards when it discards all that the request allows. */
+static int64_t count_discardable(const struct stage_needs *needs, int32_t l) {
+  struct footprint_stage least;
+  if (!needs->request->recompute_ops) return 0;
+  footprint_stage(needs->request->model, l, 1, needs->micro, &needs->request->recompute_ops[l], NULL, &least);
+  return count_kept(&needs->kept[l]) - count_kept(&least);
+}
+
 static void measure_layers(struct stage_needs *needs) {
   const struct model *model = needs->request->model;
   needs->kept = MEM_NEW(struct footprint_stage, model->n_layers);
   needs->discarding = MEM_NEW(struct footprint_stage, model->n_layers);
   needs->boundary = footprint_is_given(model) ? 0 : footprint_boundary(model, needs->micro);
   needs->outputs = MEM_NEW(int64_t, model->n_layers);
+  needs->discardable = MEM_NEW(int64_t, model->n_layers + 1);
   for (int32_t l = 0; l < model->n_layers; l++) {
     needs->outputs[l] = footprint_output(model, l, needs->micro);
     uint32_t all = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL);
     footprint_stage(model, l, 1, needs->micro, NULL, NULL, &needs->kept[l]);
     footprint_stage(model, l, 1, needs->micro, &all, NULL, &needs->discarding[l]);
+    needs->discardable[l + 1] = needs->discardable[l] + count_discardable(needs, l);
   }
 }
 
@@ -123,6 +136,7 @@ void stage_needs_destroy(struct stage_needs **needs) {
   mem_free((*needs)->kept);
   mem_free((*needs)->discarding);
   mem_free((*needs)->outputs);
+  mem_free((*needs)->discardable);
   mem_free(*needs);
   *needs = NULL;
 }
@@ -192,6 +206,8 @@ struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage
       .backward = get_pass(needs, rank, first, n, PASS_INPUT) + get_pass(needs, rank, first, n, PASS_WEIGHT),
       .fixed = get_static(needs, first, n) + sum_under_way(stage, needs->n_stages, enters, leaves),
       .keep = sums.keep + enters + leaves,
+      .leaves = leaves,
+      .discardable = needs->discardable[first + n] - needs->discardable[first],
       .work_forward = sums.work_forward,
       .work_backward = sums.work_backward,
       .work_discarding = sums.work_discarding,

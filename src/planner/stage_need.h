@@ -11,6 +11,8 @@ struct stage_need {
   double forward, backward; /* seconds of a micro-batch; backward without recomputation */
   int64_t fixed;            /* parameters with all that belongs to them; hidden states and gradients under way */
   int64_t keep;             /* from the forward to the backward of a micro-batch, its hidden states included */
+  int64_t leaves;           /* of keep: the hidden state that leaves the stage, which stays on the device */
+  int64_t discardable;      /* of keep: all that the request lets forwards discard */
   int64_t work_forward, work_backward; /* workspaces */
   int64_t work_discarding;             /* of a forward that discards all it may: its largest layer passes through */
   int32_t copies;                      /* micro-batches kept at a time */

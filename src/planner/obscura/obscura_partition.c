@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "plan/recompute.h"
 #include "planner/obscura/obscura.h"
+#include "planner/partition_auto.h"
 
 bool obscura_move_layer(struct plan_stage *stages, int32_t from, int32_t to) {
   if (from == to || stages[from].n_layers <= 1) return false;
@@ -109,4 +110,16 @@ void obscura_adjust(struct obscura *x, struct obscura_draft **draft) {
     obscura_draft_keep(&last, draft);
   }
   mem_free(named);
+}
+
+/* Where blocks leave, two of a stage stay on the device: one on its way out, one on its way in. */
+static int64_t get_least(const void *context, int32_t stage, const struct stage_need *need) {
+  const struct obscura *x = context;
+  int64_t discarded = planner_may_recompute(x->request, stage) ? need->discardable : 0;
+  int64_t away = need->copies > 2 && obscura_may_leave(x, stage) ? need->copies - 2 : 0;
+  return stage_need_get_peak(need, discarded) - away * (need->keep - discarded - need->leaves);
+}
+
+bool obscura_cut_least(const struct obscura *x, struct plan_stage *stages) {
+  return partition_make_within(x->request, get_least, x, stages);
 }

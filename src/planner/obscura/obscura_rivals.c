@@ -1,6 +1,5 @@
-/* Plans of other planners for the same request: 1F1B and BPipe with recomputation on as few stages as fit, and
- * AdaPipe.
- */
+/* Plans of other planners for the same request: AdaPipe, and those that follow a rule with recomputation on as few
+ * stages as fit. */
 #include <math.h>
 
 #include "base/error.h"
@@ -27,6 +26,7 @@ static bool try_planner(const struct obscura *x, const char *name, int32_t n_rec
   struct plan *plan;
   request.notes = NULL;
   request.n_recompute_stages = n_recompute;
+  request.n_chunks = 0;
   if (planner_run(name, &request, &plan)) {
     error_clear();
     return false;
@@ -36,7 +36,7 @@ static bool try_planner(const struct obscura *x, const char *name, int32_t n_rec
 
 /* More recomputation takes less memory and more time: finds the fewest stages with which the plan fits. */
 static void try_fewest(const struct obscura *x, const char *name, struct plan **best, double *seconds) {
-  int32_t low = -1, high = x->n_stages;
+  int32_t low = -1, chunks = planner_find(name)->n_chunks, high = x->n_stages * (chunks > 1 ? chunks : 1);
   if (try_planner(x, name, 0, best, seconds)) return;
   if (!x->request->recompute_ops || !try_planner(x, name, high, best, seconds)) return;
   for (low = 0; high - low > 1;) {
@@ -52,8 +52,8 @@ struct plan *obscura_find_rival(const struct obscura *x, double *seconds) {
   struct plan *best = NULL;
   *seconds = INFINITY;
   if (!x->request->simulate) return NULL;
-  try_fewest(x, "1f1b", &best, seconds);
-  try_fewest(x, "bpipe", &best, seconds);
+  static const char *const by_rule[] = {"1f1b", "bpipe", "interleaved", "zb-h1", "zb-v"};
   try_planner(x, "adapipe", PLAN_ALL_STAGES, &best, seconds);
+  for (size_t i = 0; i < sizeof by_rule / sizeof *by_rule; i++) try_fewest(x, by_rule[i], &best, seconds);
   return best;
 }

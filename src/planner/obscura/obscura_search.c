@@ -164,7 +164,8 @@ static void balance(struct obscura *x, struct obscura_draft **draft) {
  * again. */
 static void judge(struct obscura *x, struct obscura_draft *draft, struct obscura_draft **best) {
   enum { TRIES = 4 };
-  for (int t = 0; t < TRIES && obscura_draft_evaluate(x, draft); t++) settle(x, draft, draft->beta > 0);
+  int tries = 0;
+  while (obscura_draft_evaluate(x, draft) && ++tries < TRIES) settle(x, draft, draft->beta > 0);
   obscura_draft_keep(&draft, best);
 }
 
@@ -224,7 +225,7 @@ static void spare_micro(struct obscura *x, struct obscura_draft **best) {
 }
 
 /* Partitions to begin with. */
-enum { MOST_SEEDS = 3 };
+enum { MOST_SEEDS = 4 };
 struct seeds {
   struct plan_stage *stages[MOST_SEEDS];
   int n;
@@ -238,7 +239,7 @@ static void add_seed(const struct obscura *x, const struct plan_stage *stages, s
   memcpy(seeds->stages[seeds->n++], stages, bytes);
 }
 
-/* Lists the paper's partition, the one by cost, the rival's. */
+/* Lists the paper's partition, the one by cost, the rival's, and the one that fits if any does. */
 static void list_seeds(const struct obscura *x, const struct plan_stage *paper, const struct plan_stage *rival,
                        struct seeds *seeds) {
   struct plan_stage *cut = MEM_NEW(struct plan_stage, x->n_stages);
@@ -249,6 +250,7 @@ static void list_seeds(const struct obscura *x, const struct plan_stage *paper, 
     else
       add_seed(x, cut, seeds);
     if (rival) add_seed(x, rival, seeds);
+    if (obscura_cut_least(x, cut)) add_seed(x, cut, seeds);
   }
   mem_free(cut);
 }
@@ -302,7 +304,7 @@ struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *pa
   if (x->request->recompute_ops) spare_micro(x, &best);
   if (isinf(best->seconds)) {
     obscura_draft_destroy(&best);
-    best = make_least(x, seeds.stages[0]);
+    best = make_least(x, seeds.stages[seeds.n - 1]);
   }
   for (int i = 0; i < seeds.n; i++) mem_free(seeds.stages[i]);
   return best;

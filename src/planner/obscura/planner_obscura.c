@@ -136,7 +136,7 @@ static int choose_best(struct obscura *x, const struct plan_stage *stages, struc
     obscura_draft_keep(&early, &paper);
   }
   struct plan *rival = obscura_find_rival(x, &other);
-  struct obscura_draft *own = obscura_search(x, paper, rival ? rival->stages : NULL);
+  struct obscura_draft *own = obscura_search(x, paper, rival && rival->n_stages == x->n_stages ? rival->stages : NULL);
   double seconds = own->seconds;
   int status = STATUS_OK;
   if (rival && other < seconds) {
@@ -151,6 +151,8 @@ static int choose_best(struct obscura *x, const struct plan_stage *stages, struc
       note_choice(x, "its own", rival ? rival->planner : "", other / seconds - 1, before / seconds - 1);
     plan_destroy(&rival);
   }
+  bool fits = isfinite(other) || isfinite(seconds);
+  if (!status && x->request->simulate && fits) *x->request->evaluated = fmin(other, seconds);
   obscura_draft_destroy(&own);
   return status;
 }
