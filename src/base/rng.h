@@ -6,7 +6,15 @@
 
 #include <stdint.h>
 
-enum rng_purpose { RNG_INIT = 1, RNG_SHUFFLE = 2, RNG_BLEND = 3, RNG_DROPOUT = 4, RNG_TEST = 5, RNG_PROFILE = 6 };
+enum rng_purpose {
+  RNG_INIT = 1,
+  RNG_SHUFFLE = 2,
+  RNG_BLEND = 3,
+  RNG_DROPOUT = 4,
+  RNG_TEST = 5,
+  RNG_PROFILE = 6,
+  RNG_PLAN = 7
+};
 
 struct rng_key {
   uint64_t seed;

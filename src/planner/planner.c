@@ -103,7 +103,8 @@ static int put_recompute(const struct plan_request *request, const struct planne
   return STATUS_OK;
 }
 
-/* A planner that compares plans by their time returns the plan whose time it was, and nothing that was changed after. */
+/* A planner that compares plans by their time returns the plan whose time it was, and nothing that was changed after.
+ */
 static void check_evaluated(const struct plan_request *request, const struct planner *planner, const struct plan *plan,
                             double evaluated) {
   if (isnan(evaluated)) return;

@@ -37,9 +37,9 @@ struct plan_request {
   bool simulate;        /* plans are weighed by planner_evaluate; else planners go by what they estimate themselves */
   const char *plan_csv; /* planner "file": the text of a file of actions (plan_csv.h), or NULL */
   const struct plan *given; /* planner "file": or a plan made elsewhere */
-  double *evaluated;        /* out: seconds of a step by planner_evaluate of the plan that the planner returns; NAN: it has
-                             * not evaluated it. planner_run sets this pointer and checks what it gets */
-  char **notes; /* what a planner says beside its plan, a line each; owned by the caller; NULL: not wanted */
+  double *evaluated; /* out: seconds of a step by planner_evaluate of the plan that the planner returns; NAN: it has
+                      * not evaluated it. planner_run sets this pointer and checks what it gets */
+  char **notes;      /* what a planner says beside its plan, a line each; owned by the caller; NULL: not wanted */
 };
 
 struct planner {

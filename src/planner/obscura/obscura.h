@@ -29,6 +29,7 @@ struct obscura {
 };
 
 struct obscura_draft {
+  int32_t n_micro;
   int32_t n_adjusted;        /* stages 0 .. n_adjusted-1 run ahead of 1F1B */
   struct plan_stage *stages; /* [n_stages] */
   struct stage_need *needs;  /* [n_stages] needs; `copies` of each: the forwards that the stage runs ahead */
@@ -65,6 +66,11 @@ void obscura_draft_discard(const struct obscura *x, struct obscura_draft *draft,
 double obscura_draft_time(const struct obscura *x, const struct obscura_draft *draft);
 /* Returns the most bytes that a stage takes, estimated by the footprints. */
 int64_t obscura_draft_get_peak(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
+/* Sets the seconds of a message of a stage to the next one, and of one back. */
+void obscura_draft_get_messages(const struct obscura *x, const struct obscura_draft *draft, int32_t stage, double *send,
+                                double *send_back);
+/* Fills in what does not depend on the orders: stages, their ranks, paces, and all that no planner decides. */
+void obscura_draft_put_stages(const struct obscura *x, const struct obscura_draft *draft, struct plan *plan);
 /* Makes the draft's plan, owned by the caller, not frozen. */
 int obscura_draft_build(const struct obscura *x, const struct obscura_draft *draft, struct plan **plan);
 /* Sets draft->seconds by planner_evaluate, or by obscura_draft_time where the request does not allow the simulator;
@@ -142,6 +148,9 @@ struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage 
  * (may be NULL) is a partition to try too. Where nothing fits
  * it is one that takes as little memory as can be. */
 struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *rival);
+/* obscura_refine.c: improves the draft action by action and micro-batch by micro-batch. Returns the plan if it is
+ * faster than *seconds, which is then set, owned by the caller; NULL: none is. */
+struct plan *obscura_refine(struct obscura *x, const struct obscura_draft *draft, double *seconds);
 /* obscura_rivals.c: returns the fastest of the plans that other planners make for the request, owned by the caller,
  * and its seconds; NULL when none fits. */
 struct plan *obscura_find_rival(const struct obscura *x, double *seconds);

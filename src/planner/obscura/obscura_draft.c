@@ -15,6 +15,7 @@
 
 static struct obscura_draft *allocate(const struct obscura *x) {
   struct obscura_draft *d = MEM_NEW(struct obscura_draft, 1);
+  d->n_micro = x->n_micro;
   d->stages = MEM_NEW(struct plan_stage, x->n_stages);
   d->needs = MEM_NEW(struct stage_need, x->n_stages);
   d->warm_up = MEM_NEW(int32_t, x->n_stages);
@@ -159,8 +160,19 @@ static int64_t get_leaving(const struct obscura *x, const struct obscura_draft *
   return s + 1 < x->n_stages ? footprint_output(x->request->model, last, *micro) : 0;
 }
 
-double obscura_draft_time(const struct obscura *x, const struct obscura_draft *d) {
+void obscura_draft_get_messages(const struct obscura *x, const struct obscura_draft *d, int32_t s, double *send,
+                                double *send_back) {
   const struct cost *cost = x->request->cost;
+  *send = *send_back = 0;
+  if (!cost) return;
+  int64_t bytes =
+      cost_get_output_bytes(cost, d->stages[s].first_layer + d->stages[s].n_layers - 1, get_leaving(x, d, s));
+  int32_t here = planner_get_rank(x->request, s), next = planner_get_rank(x->request, s + 1);
+  *send = cost_get_message(cost, here, next, bytes);
+  *send_back = cost_get_message(cost, next, here, bytes);
+}
+
+double obscura_draft_time(const struct obscura *x, const struct obscura_draft *d) {
   struct one_f_one_b times = one_f_one_b_create(x->n_stages, x->n_micro);
   times.early = d->early;
   for (int32_t s = 0; s < x->n_stages; s++) {
@@ -169,12 +181,7 @@ double obscura_draft_time(const struct obscura *x, const struct obscura_draft *d
     times.forward[s] = d->needs[s].forward;
     times.backward[s] = d->needs[s].backward;
     times.recompute[s] = d->recompute[s];
-    if (s + 1 == x->n_stages || !cost) continue;
-    int64_t bytes =
-        cost_get_output_bytes(cost, d->stages[s].first_layer + d->stages[s].n_layers - 1, get_leaving(x, d, s));
-    int32_t here = planner_get_rank(x->request, s), next = planner_get_rank(x->request, s + 1);
-    times.send[s] = cost_get_message(cost, here, next, bytes);
-    times.send_back[s] = cost_get_message(cost, next, here, bytes);
+    if (s + 1 < x->n_stages) obscura_draft_get_messages(x, d, s, &times.send[s], &times.send_back[s]);
   }
   double seconds = one_f_one_b_time(&times);
   one_f_one_b_free(&times);
@@ -214,14 +221,18 @@ static void put_pace(const struct obscura *x, const struct obscura_draft *d, str
                                        .input = count_units(d->needs[s].backward, longest / MOST)};
 }
 
+void obscura_draft_put_stages(const struct obscura *x, const struct obscura_draft *d, struct plan *plan) {
+  planner_fill(x->request, "obscura", plan);
+  memcpy(plan->stages, d->stages, sizeof *plan->stages * (size_t)x->n_stages);
+  for (int32_t s = 0; s < x->n_stages; s++) plan->replica_rank[s] = planner_get_rank(x->request, s);
+  put_pace(x, d, plan);
+}
+
 int obscura_draft_build(const struct obscura *x, const struct obscura_draft *d, struct plan **plan) {
   int32_t p = x->n_stages;
   struct plan *made = plan_create(x->n_layers, p, p, x->n_micro, 2 * (int64_t)p * x->n_micro);
-  planner_fill(x->request, "obscura", made);
-  memcpy(made->stages, d->stages, sizeof *made->stages * (size_t)p);
-  for (int32_t s = 0; s < p; s++) made->replica_rank[s] = planner_get_rank(x->request, s);
+  obscura_draft_put_stages(x, d, made);
   put_orders(x, d, made);
-  put_pace(x, d, made);
   recompute_put_first(made, d->ops, d->n_recompute);
   made->recompute_early = made->n_recompute > 0 && d->early;
   int status = obscura_put_moves(x, d, made);

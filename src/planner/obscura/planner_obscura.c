@@ -139,12 +139,18 @@ static int choose_best(struct obscura *x, const struct plan_stage *stages, struc
   struct obscura_draft *own = obscura_search(x, paper, rival && rival->n_stages == x->n_stages ? rival->stages : NULL);
   double seconds = own->seconds;
   int status = STATUS_OK;
+  struct plan *refined = obscura_refine(x, own, &seconds);
   if (rival && other < seconds) {
     char *taken = mem_format("%s's", rival->planner);
     note_choice(x, taken, "its own", seconds / other - 1, before / other - 1);
     planner_fill(x->request, "obscura", rival);
     mem_free(taken);
     *plan = rival;
+    plan_destroy(&refined);
+  } else if (refined) {
+    note_choice(x, "its own", rival ? rival->planner : "", other / seconds - 1, before / seconds - 1);
+    *plan = refined;
+    plan_destroy(&rival);
   } else {
     status = obscura_draft_build(x, own, plan);
     if (!status && isfinite(seconds))
