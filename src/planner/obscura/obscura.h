@@ -47,6 +47,16 @@ struct obscura_draft {
   double seconds;            /* of a step, estimated or evaluated */
 };
 
+/* The fastest of the plans that were offered, as it was evaluated. */
+struct obscura_choice {
+  struct plan *plan; /* owned by whoever made the choice; NULL: none fits */
+  double seconds;    /* INFINITY: none fits */
+};
+
+/* obscura_choice.c: evaluates the plan and takes it over; it stays when it is the fastest. peaks[n_ranks] (may be NULL)
+ * as of planner_evaluate. Returns its seconds, INFINITY when it does not fit. */
+double obscura_choice_offer(struct obscura_choice *choice, const struct obscura *x, struct plan *plan, int64_t *peaks);
+
 /* ---- obscura_draft.c ---- */
 
 /* Makes a draft of 1F1B on the given stages; nothing is discarded. */
@@ -145,14 +155,13 @@ bool obscura_move_layer(struct plan_stage *stages, int32_t from, int32_t to);
 /* planner_obscura.c: follows the paper's passes up to options.steps. The draft is owned by the caller. */
 struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage *stages);
 /* obscura_search.c: from a pipeline of the paper's on. Takes the draft over, gives one that is no slower; `rival`
- * (may be NULL) is a partition to try too. Where nothing fits
- * it is one that takes as little memory as can be. */
-struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *rival);
-/* obscura_refine.c: improves the draft action by action and micro-batch by micro-batch. Returns the plan if it is
- * faster than *seconds, which is then set, owned by the caller; NULL: none is. */
-struct plan *obscura_refine(struct obscura *x, const struct obscura_draft *draft, double *seconds);
-/* obscura_rivals.c: returns the fastest of the plans that other planners make for the request, owned by the caller,
- * and its seconds; NULL when none fits. */
-struct plan *obscura_find_rival(const struct obscura *x, double *seconds);
+ * (may be NULL) is a partition to try too, and refined schedules are offered. Where nothing fits it is one that takes
+ * as little memory as can be. */
+struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *rival,
+                                     struct obscura_choice *choice);
+/* obscura_refine.c: improves the draft action by action and micro-batch by micro-batch, and offers what it finds. */
+void obscura_refine(struct obscura *x, const struct obscura_draft *draft, struct obscura_choice *choice);
+/* obscura_rivals.c: offers the plans that other planners make for the request. */
+void obscura_find_rival(const struct obscura *x, struct obscura_choice *choice);
 
 #endif

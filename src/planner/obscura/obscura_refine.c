@@ -103,26 +103,17 @@ static bool learn(const struct annealing *a, struct obscura_draft *d, const int6
   return more;
 }
 
-/* Keeps the plan of the best schedule if it is the fastest; true when another try may fit better. */
-static bool judge(const struct annealing *a, struct obscura_draft *d, double *seconds, struct plan **best) {
+/* Offers the plan of the best schedule; true when another try may fit. */
+static bool judge(const struct annealing *a, struct obscura_draft *d, struct obscura_choice *choice) {
   int64_t *peaks = MEM_NEW(int64_t, a->x->request->n_ranks);
-  struct plan *plan = obscura_schedule_build(a->x, a->best);
-  double found = planner_evaluate(a->x->request, plan, peaks);
+  double found = obscura_choice_offer(choice, a->x, obscura_schedule_build(a->x, a->best), peaks);
   bool again = isinf(found) && learn(a, d, peaks);
   mem_free(peaks);
-  if (found >= *seconds * (1 - 1e-9)) {
-    plan_destroy(&plan);
-    return again;
-  }
-  plan_destroy(best);
-  *best = plan;
-  *seconds = found;
   return again;
 }
 
-struct plan *obscura_refine(struct obscura *x, const struct obscura_draft *draft, double *seconds) {
-  struct plan *best = NULL;
-  if (!x->request->simulate || !x->early || 3 * (int64_t)x->n_stages * x->n_micro > MOST_ACTIONS) return NULL;
+void obscura_refine(struct obscura *x, const struct obscura_draft *draft, struct obscura_choice *choice) {
+  if (!x->request->simulate || !x->early || 3 * (int64_t)x->n_stages * x->n_micro > MOST_ACTIONS) return;
   struct obscura_draft *d = obscura_draft_dup(x, draft);
   struct obscura_ways *ways = obscura_ways_create(x, d);
   for (int t = 0; t < TRIES; t++) {
@@ -133,7 +124,7 @@ struct plan *obscura_refine(struct obscura *x, const struct obscura_draft *draft
     a.clockwork = obscura_clockwork_create(x, d);
     bool again = begin(&a);
     if (again) anneal(&a);
-    if (again) again = judge(&a, d, seconds, &best);
+    if (again) again = judge(&a, d, choice);
     obscura_schedule_destroy(&a.now);
     obscura_schedule_destroy(&a.best);
     obscura_schedule_destroy(&a.before);
@@ -142,5 +133,4 @@ struct plan *obscura_refine(struct obscura *x, const struct obscura_draft *draft
   }
   obscura_ways_destroy(&ways);
   obscura_draft_destroy(&d);
-  return best;
 }

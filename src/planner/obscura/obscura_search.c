@@ -293,14 +293,27 @@ static struct obscura_draft *make_least(struct obscura *x, const struct plan_sta
   return d;
 }
 
-struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *rival) {
+/* Refines the draft where it is faster than the one before. */
+static void refine(struct obscura *x, const struct obscura_draft *best, double *before, struct obscura_choice *choice) {
+  if (best->seconds < *before) obscura_refine(x, best, choice);
+  *before = best->seconds;
+}
+
+/* Each means is searched after those before it and what they find stays a candidate: with one more means allowed no
+ * plan is slower. */
+struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *rival,
+                                     struct obscura_choice *choice) {
   struct obscura_draft *best = paper;
+  double before = INFINITY;
   struct seeds seeds = {.n = 0};
   list_seeds(x, paper->stages, rival, &seeds);
   search_seeds(x, &seeds, false, 0, &best);
+  refine(x, best, &before, choice);
   search_blocks(x, &seeds, x->tier, &best);
+  refine(x, best, &before, choice);
   if (x->request->params->pipeline.swap_tier == PARAMS_SWAP_TIER_AUTO && obscura_links_are_faster(x, seeds.stages[0]))
     search_blocks(x, &seeds, PLAN_TIER_RANK, &best);
+  refine(x, best, &before, choice);
   if (x->request->recompute_ops) spare_micro(x, &best);
   if (isinf(best->seconds)) {
     obscura_draft_destroy(&best);

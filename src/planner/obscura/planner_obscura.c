@@ -127,39 +127,47 @@ static void note_choice(const struct obscura *x, const char *taken, const char *
   mem_free(paper);
 }
 
-/* Takes the faster of the search's plan and the other planners' plans. */
+/* Takes the faster of two choices: the search's own and the other planners'. */
+static struct plan *take(const struct obscura *x, struct obscura_choice *own, struct obscura_choice *rival,
+                         double paper) {
+  bool other = rival->seconds < own->seconds;
+  struct obscura_choice *taken = other ? rival : own, *left = other ? own : rival;
+  char *name = other ? mem_format("%s's", rival->plan->planner) : mem_strdup("its own");
+  note_choice(x, name,
+              other         ? "its own"
+              : rival->plan ? rival->plan->planner
+                            : "",
+              left->seconds / taken->seconds - 1, paper / taken->seconds - 1);
+  if (other) planner_fill(x->request, "obscura", rival->plan);
+  *x->request->evaluated = taken->seconds;
+  plan_destroy(&left->plan);
+  mem_free(name);
+  return taken->plan;
+}
+
+/* Takes the fastest plan of all that were evaluated; without a simulator, or when none fits, the draft's. */
 static int choose_best(struct obscura *x, const struct plan_stage *stages, struct plan **plan) {
+  struct obscura_choice rival = {.seconds = INFINITY}, own = {.seconds = INFINITY};
   struct obscura_draft *paper = follow_faithfully(x, stages, false);
-  double before = paper->seconds, other;
+  double before = paper->seconds;
+  int status = STATUS_OK;
   if (x->early) {
     struct obscura_draft *early = follow_faithfully(x, stages, true);
     obscura_draft_keep(&early, &paper);
   }
-  struct plan *rival = obscura_find_rival(x, &other);
-  struct obscura_draft *own = obscura_search(x, paper, rival && rival->n_stages == x->n_stages ? rival->stages : NULL);
-  double seconds = own->seconds;
-  int status = STATUS_OK;
-  struct plan *refined = obscura_refine(x, own, &seconds);
-  if (rival && other < seconds) {
-    char *taken = mem_format("%s's", rival->planner);
-    note_choice(x, taken, "its own", seconds / other - 1, before / other - 1);
-    planner_fill(x->request, "obscura", rival);
-    mem_free(taken);
-    *plan = rival;
-    plan_destroy(&refined);
-  } else if (refined) {
-    note_choice(x, "its own", rival ? rival->planner : "", other / seconds - 1, before / seconds - 1);
-    *plan = refined;
-    plan_destroy(&rival);
-  } else {
-    status = obscura_draft_build(x, own, plan);
-    if (!status && isfinite(seconds))
-      note_choice(x, "its own", rival ? rival->planner : "", other / seconds - 1, before / seconds - 1);
-    plan_destroy(&rival);
+  obscura_find_rival(x, &rival);
+  struct plan_stage *cut = rival.plan && rival.plan->n_stages == x->n_stages ? rival.plan->stages : NULL;
+  struct obscura_draft *draft = obscura_search(x, paper, cut, &own);
+  status = obscura_draft_build(x, draft, plan);
+  if (!status && x->request->simulate && isfinite(draft->seconds)) {
+    obscura_choice_offer(&own, x, *plan, NULL);
+    *plan = NULL;
   }
-  bool fits = isfinite(other) || isfinite(seconds);
-  if (!status && x->request->simulate && fits) *x->request->evaluated = fmin(other, seconds);
-  obscura_draft_destroy(&own);
+  if (!status && (own.plan || rival.plan)) {
+    plan_destroy(plan);
+    *plan = take(x, &own, &rival, before);
+  }
+  obscura_draft_destroy(&draft);
   return status;
 }
 
