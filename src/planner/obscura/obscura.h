@@ -122,6 +122,9 @@ int32_t obscura_identify(const struct obscura *x, struct obscura_draft *draft);
 /* Return true when blocks of activations may leave at all, and when those of a stage may. */
 bool obscura_may_swap(const struct obscura *x);
 bool obscura_may_leave(const struct obscura *x, int32_t stage);
+/* Returns the bytes of a stage's whole block that can leave, when its layers discard ops[n_layers]. */
+int64_t obscura_measure_block(const struct obscura *x, const struct obscura_draft *draft, int32_t stage,
+                              const uint32_t *ops);
 /* Returns the seconds of the transfer of a stage's block, one way. */
 double obscura_get_transfer(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);
 /* Puts the moves of the draft's blocks into its plan, whose orders have their recomputation. */

@@ -30,7 +30,10 @@ struct annealing {
 static uint32_t draw(struct annealing *a, uint32_t n) { return (uint32_t)(rng_bits(&a->key, a->n_drawn++) % n); }
 
 static bool fits(const struct annealing *a, int32_t stage) {
-  return obscura_schedule_get_peak(a->now, stage) <= obscura_get_limit(a->x, a->now->draft, stage);
+  const struct plan_request *request = a->x->request;
+  if (obscura_schedule_get_peak(a->now, stage) > obscura_get_limit(a->x, a->now->draft, stage)) return false;
+  return !request->host_limit ||
+         obscura_schedule_get_host_peak(a->now, stage) <= request->host_limit[planner_get_rank(request, stage)];
 }
 
 /* Another way for a micro-batch. False when the stage has no other. */
@@ -40,6 +43,14 @@ static bool change_way(struct annealing *a, int32_t stage) {
   int32_t way = (int32_t)draw(a, (uint32_t)n), was = a->now->chosen[(int64_t)stage * a->now->n_micro + micro];
   if (way == was) return false;
   obscura_schedule_choose(a->now, stage, micro, way);
+  return true;
+}
+
+/* The block of a micro-batch leaves, or stays. */
+static bool change_block(struct annealing *a, int32_t stage) {
+  int32_t micro = (int32_t)draw(a, (uint32_t)a->now->n_micro);
+  if (!a->now->moved[(int64_t)stage * a->now->n_micro + micro]) return obscura_schedule_evict(a->now, stage, micro);
+  obscura_schedule_keep(a->now, stage, micro);
   return true;
 }
 
@@ -57,8 +68,10 @@ static bool move_action(struct annealing *a, int32_t stage) {
 static void step(struct annealing *a, double heat) {
   int32_t stage = (int32_t)draw(a, (uint32_t)a->now->n_stages);
   obscura_schedule_copy_stage(a->before, a->now, stage);
-  bool changed = draw(a, 3) ? move_action(a, stage) : change_way(a, stage);
+  bool leaves = a->now->ways->may_leave[stage] && draw(a, 4) == 0;
+  bool changed = leaves ? change_block(a, stage) : draw(a, 3) ? move_action(a, stage) : change_way(a, stage);
   if (changed && draw(a, 4) == 0) changed = move_action(a, stage) || changed;
+  if (changed && draw(a, 8) == 0) changed = change_way(a, stage) || changed;
   double seconds = changed && fits(a, stage) ? obscura_schedule_time(a->now, a->clockwork) : INFINITY;
   double chance = rng_uniform(&a->key, a->n_drawn++);
   if (seconds > a->seconds && chance >= exp((a->seconds - seconds) / heat)) {
@@ -118,9 +131,9 @@ void obscura_refine(struct obscura *x, const struct obscura_draft *draft, struct
   struct obscura_ways *ways = obscura_ways_create(x, d);
   for (int t = 0; t < TRIES; t++) {
     struct annealing a = {.x = x, .key = {.seed = 1, .purpose = RNG_PLAN, .a = (uint32_t)t}};
-    a.now = obscura_schedule_create(ways, d);
-    a.best = obscura_schedule_create(ways, d);
-    a.before = obscura_schedule_create(ways, d);
+    a.now = obscura_schedule_create(x, ways, d);
+    a.best = obscura_schedule_create(x, ways, d);
+    a.before = obscura_schedule_create(x, ways, d);
     a.clockwork = obscura_clockwork_create(x, d);
     bool again = begin(&a);
     if (again) anneal(&a);

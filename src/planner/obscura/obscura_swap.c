@@ -36,13 +36,13 @@ bool obscura_may_leave(const struct obscura *x, int32_t stage) {
 
 /* ---- what of a block leaves ---- */
 
-/* Returns the bytes of a block that the bits of a layer's mask stand for. */
-static int64_t measure_mask(const struct obscura *x, const struct obscura_draft *d, int32_t s, int32_t l,
+/* Returns the bytes of a block that the bits of a layer's mask stand for, when the layer discards these ops. */
+static int64_t measure_mask(const struct obscura *x, const struct obscura_draft *d, int32_t s, int32_t l, uint32_t ops,
                             uint32_t mask) {
   const struct model *model = x->request->model;
   const struct micro_shape *micro = stage_needs_get_micro(x->needs);
   struct footprint f;
-  footprint_layer(model, &model->layers[l], *micro, d->ops[l], mask, &f);
+  footprint_layer(model, &model->layers[l], *micro, ops, mask, &f);
   int64_t bytes = f.bytes[REGION_MOVE_INPUT] + f.bytes[REGION_MOVE_WEIGHT];
   bool enters = l > 0 && (l > d->stages[s].first_layer || s > 0);
   if (enters && (mask >> FOOTPRINT_MOVES_HIDDEN & 1)) bytes += footprint_output(model, l - 1, *micro);
@@ -56,7 +56,7 @@ static uint32_t take_bits(const struct obscura *x, const struct obscura_draft *d
   uint32_t movable = footprint_get_movable(layer), hidden = (uint32_t)1 << FOOTPRINT_MOVES_HIDDEN, taken = 0;
   for (uint32_t rest = movable; rest;) {
     uint32_t bit = layer->has_sizes && rest != hidden ? rest & ~hidden : rest & -rest;
-    double bytes = (double)measure_mask(x, d, s, l, bit);
+    double bytes = (double)measure_mask(x, d, s, l, d->ops[l], bit);
     rest &= ~bit;
     if (bytes > *left || bytes <= 0) continue;
     *left -= bytes;
@@ -65,11 +65,11 @@ static uint32_t take_bits(const struct obscura *x, const struct obscura_draft *d
   return taken;
 }
 
-static int64_t measure_block(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
+int64_t obscura_measure_block(const struct obscura *x, const struct obscura_draft *d, int32_t s, const uint32_t *ops) {
   const struct plan_stage *stage = &d->stages[s];
   int64_t bytes = 0;
   for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
-    bytes += measure_mask(x, d, s, l, footprint_get_movable(&x->request->model->layers[l]));
+    bytes += measure_mask(x, d, s, l, ops[l], footprint_get_movable(&x->request->model->layers[l]));
   return bytes;
 }
 
@@ -78,7 +78,7 @@ static bool choose_moved(const struct obscura *x, const struct obscura_draft *d,
   const struct plan_stage *stage = &d->stages[s];
   bool any = false;
   if (d->lambda[s] == 0 || d->beta <= 0) return false;
-  double left = d->beta * (double)measure_block(x, d, s);
+  double left = d->beta * (double)obscura_measure_block(x, d, s, d->ops);
   for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
     moved[l] = take_bits(x, d, s, l, &left);
     any = any || moved[l];
@@ -145,7 +145,7 @@ static int64_t measure_moved(const struct obscura *x, const struct obscura_draft
   const struct plan_stage *stage = &d->stages[s];
   int64_t bytes = 0;
   for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
-    bytes += measure_mask(x, d, s, l, moved[l]);
+    bytes += measure_mask(x, d, s, l, d->ops[l], moved[l]);
   return bytes;
 }
 
