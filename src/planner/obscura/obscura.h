@@ -164,6 +164,8 @@ struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *pa
                                      struct obscura_choice *choice);
 /* obscura_refine.c: improves the draft action by action and micro-batch by micro-batch, and offers what it finds. */
 void obscura_refine(struct obscura *x, const struct obscura_draft *draft, struct obscura_choice *choice);
+/* Refines drafts of all cuts, where there are few and schedules are small. */
+void obscura_refine_cuts(struct obscura *x, struct obscura_choice *choice);
 /* obscura_rivals.c: offers the plans that other planners make for the request. */
 void obscura_find_rival(const struct obscura *x, struct obscura_choice *choice);
 

@@ -11,14 +11,18 @@
 #include "base/rng.h"
 #include "planner/obscura/obscura_schedule.h"
 
-/* BUDGET: actions whose times are found in one annealing. MOST_ACTIONS: larger schedules are not refined, as a change
- * of one action is nothing to them. */
-enum { BUDGET = 6000000, LEAST_STEPS = 2000, MOST_ACTIONS = 1200, TRIES = 3, MOST_JUMP = 5 };
+/* BUDGET: actions whose times are found for one draft, in as many runs from the same start as have room for RUN_STEPS.
+ * MOST_ACTIONS: larger schedules are not refined, as a change of one action is nothing to them. MOST_CUTS: so many cuts
+ * are all tried where schedules are small enough for several runs, those of them that look best with the whole budget.
+ */
+enum { BUDGET = 6000000, RUN_STEPS = 20000, MOST_RUNS = 8, MOST_ACTIONS = 1200, TRIES = 3, MOST_JUMP = 5 };
+enum { MOST_CUTS = 60, BEST_CUTS = 3 };
 /* The chance of a slower step falls from FIRST to LAST of the time at the start. */
 static const double FIRST = 0.03, LAST = 0.0003;
 
 struct annealing {
   const struct obscura *x;
+  struct obscura_schedule *start;      /* the draft's */
   struct obscura_schedule *now, *best; /* the schedule that is changed, and the fastest so far */
   struct obscura_schedule *before;     /* the stage that is changed, before the change */
   struct obscura_clockwork *clockwork;
@@ -84,24 +88,62 @@ static void step(struct annealing *a, double heat) {
   obscura_schedule_copy(a->best, a->now);
 }
 
-static void anneal(struct annealing *a) {
-  int64_t n_actions = 0;
-  for (int32_t s = 0; s < a->now->n_stages; s++) n_actions += a->now->n_actions[s];
-  int64_t n_steps = BUDGET / n_actions > LEAST_STEPS ? BUDGET / n_actions : LEAST_STEPS;
+static void anneal(struct annealing *a, int64_t n_steps) {
   double first = FIRST * a->best_seconds, ratio = LAST / FIRST;
   for (int64_t k = 0; k < n_steps; k++) step(a, first * pow(ratio, (double)k / (double)n_steps));
 }
 
-/* Where the draft's schedule does not fit by the estimate, everything is discarded to begin with. */
+/* Makes a stage fit by the estimate: micro-batches discard everything, then their blocks leave too. */
+static bool squeeze(struct annealing *a, int32_t stage) {
+  int32_t last = a->now->ways->n[stage] - 1;
+  for (int32_t i = 0; i < a->now->n_micro && !fits(a, stage); i++) obscura_schedule_choose(a->now, stage, i, last);
+  for (int32_t i = 0; i < a->now->n_micro && a->now->ways->may_leave[stage] && !fits(a, stage); i++)
+    if (!a->now->moved[(int64_t)stage * a->now->n_micro + i]) obscura_schedule_evict(a->now, stage, i);
+  return fits(a, stage);
+}
+
 static bool begin(struct annealing *a) {
-  for (int32_t s = 0; s < a->now->n_stages; s++) {
-    int32_t last = a->now->ways->n[s] - 1;
-    for (int32_t i = 0; i < a->now->n_micro && !fits(a, s); i++) obscura_schedule_choose(a->now, s, i, last);
-    if (!fits(a, s)) return false;
+  for (int32_t s = 0; s < a->now->n_stages; s++)
+    if (!squeeze(a, s)) return false;
+  a->seconds = obscura_schedule_time(a->now, a->clockwork);
+  if (a->seconds < a->best_seconds) {
+    a->best_seconds = a->seconds;
+    obscura_schedule_copy(a->best, a->now);
   }
-  a->seconds = a->best_seconds = obscura_schedule_time(a->now, a->clockwork);
-  obscura_schedule_copy(a->best, a->now);
   return isfinite(a->seconds);
+}
+
+static void open_annealing(struct annealing *a, const struct obscura *x, const struct obscura_ways *ways,
+                           const struct obscura_draft *d) {
+  *a = (struct annealing){.x = x, .key = {.seed = 1, .purpose = RNG_PLAN}, .best_seconds = INFINITY};
+  a->start = obscura_schedule_create(x, ways, d);
+  a->now = obscura_schedule_create(x, ways, d);
+  a->best = obscura_schedule_create(x, ways, d);
+  a->before = obscura_schedule_create(x, ways, d);
+  a->clockwork = obscura_clockwork_create(x, d);
+}
+
+static void close_annealing(struct annealing *a) {
+  obscura_schedule_destroy(&a->start);
+  obscura_schedule_destroy(&a->now);
+  obscura_schedule_destroy(&a->best);
+  obscura_schedule_destroy(&a->before);
+  obscura_clockwork_destroy(&a->clockwork);
+}
+
+/* Every run begins with the draft, and the best of all stays. False when it cannot be made to fit. */
+static bool run(struct annealing *a, int64_t budget) {
+  int64_t n_actions = 0;
+  for (int32_t s = 0; s < a->now->n_stages; s++) n_actions += a->start->n_actions[s];
+  int64_t n_steps = budget / n_actions + 1, n_runs = n_steps / RUN_STEPS;
+  n_runs = n_runs < 1 ? 1 : n_runs > MOST_RUNS ? MOST_RUNS : n_runs;
+  for (int64_t r = 0; r < n_runs; r++) {
+    a->key.a = (uint32_t)r;
+    obscura_schedule_copy(a->now, a->start);
+    if (!begin(a)) return false;
+    anneal(a, n_steps / n_runs);
+  }
+  return true;
 }
 
 /* Raises the margins of stages whose ranks are over their limits; false when none is. */
@@ -125,25 +167,73 @@ static bool judge(const struct annealing *a, struct obscura_draft *d, struct obs
   return again;
 }
 
+static bool is_refined(const struct obscura *x, int64_t most_actions) {
+  return x->request->simulate && x->early && 3 * (int64_t)x->n_stages * x->n_micro <= most_actions;
+}
+
 void obscura_refine(struct obscura *x, const struct obscura_draft *draft, struct obscura_choice *choice) {
-  if (!x->request->simulate || !x->early || 3 * (int64_t)x->n_stages * x->n_micro > MOST_ACTIONS) return;
+  if (!is_refined(x, MOST_ACTIONS)) return;
   struct obscura_draft *d = obscura_draft_dup(x, draft);
   struct obscura_ways *ways = obscura_ways_create(x, d);
-  for (int t = 0; t < TRIES; t++) {
-    struct annealing a = {.x = x, .key = {.seed = 1, .purpose = RNG_PLAN, .a = (uint32_t)t}};
-    a.now = obscura_schedule_create(x, ways, d);
-    a.best = obscura_schedule_create(x, ways, d);
-    a.before = obscura_schedule_create(x, ways, d);
-    a.clockwork = obscura_clockwork_create(x, d);
-    bool again = begin(&a);
-    if (again) anneal(&a);
-    if (again) again = judge(&a, d, choice);
-    obscura_schedule_destroy(&a.now);
-    obscura_schedule_destroy(&a.best);
-    obscura_schedule_destroy(&a.before);
-    obscura_clockwork_destroy(&a.clockwork);
-    if (!again) break;
+  bool again = true;
+  for (int t = 0; t < TRIES && again; t++) {
+    struct annealing a;
+    open_annealing(&a, x, ways, d);
+    again = run(&a, BUDGET) && judge(&a, d, choice);
+    close_annealing(&a);
   }
   obscura_ways_destroy(&ways);
   obscura_draft_destroy(&d);
+}
+
+/* ---- all cuts ---- */
+
+/* Sets draft->seconds to what a short annealing finds. */
+static void look(struct obscura *x, struct obscura_draft *d) {
+  struct obscura_ways *ways = obscura_ways_create(x, d);
+  struct annealing a;
+  open_annealing(&a, x, ways, d);
+  d->seconds = run(&a, BUDGET / MOST_RUNS) ? a.best_seconds : INFINITY;
+  close_annealing(&a);
+  obscura_ways_destroy(&ways);
+}
+
+/* The next cut in the order of its last boundaries. False after the last one. */
+static bool step_cut(struct plan_stage *stages, int32_t n_stages, int32_t n_layers) {
+  int32_t s = n_stages - 1;
+  while (s > 0 && stages[s].first_layer == n_layers - (n_stages - s)) s--;
+  if (s == 0) return false;
+  int32_t first = stages[s].first_layer + 1;
+  for (; s < n_stages; s++) stages[s].first_layer = first++;
+  for (s = 0; s < n_stages; s++)
+    stages[s].n_layers = (s + 1 < n_stages ? stages[s + 1].first_layer : n_layers) - stages[s].first_layer;
+  return true;
+}
+
+static bool are_few(int32_t n_layers, int32_t n_stages) {
+  double n = 1;
+  for (int32_t k = 1; k < n_stages && n <= MOST_CUTS; k++) n = n * (n_layers - k) / k;
+  return n <= MOST_CUTS;
+}
+
+void obscura_refine_cuts(struct obscura *x, struct obscura_choice *choice) {
+  if (x->request->partition.kind != PARAMS_CUT_AUTO || !is_refined(x, BUDGET / RUN_STEPS / 2)) return;
+  if (!are_few(x->n_layers, x->n_stages)) return;
+  struct obscura_draft *best[BEST_CUTS + 1] = {NULL};
+  struct plan_stage *stages = MEM_NEW(struct plan_stage, x->n_stages);
+  for (int32_t s = 0; s < x->n_stages; s++)
+    stages[s] = (struct plan_stage){s, s + 1 < x->n_stages ? 1 : x->n_layers - s};
+  do {
+    struct obscura_draft *d = obscura_draft_create(x, stages);
+    look(x, d);
+    int at = BEST_CUTS;
+    for (; at > 0 && (!best[at - 1] || best[at - 1]->seconds > d->seconds); at--) best[at] = best[at - 1];
+    best[at] = d;
+    obscura_draft_destroy(&best[BEST_CUTS]);
+  } while (step_cut(stages, x->n_stages, x->n_layers));
+  for (int i = 0; i < BEST_CUTS; i++) {
+    if (best[i] && isfinite(best[i]->seconds)) obscura_refine(x, best[i], choice);
+    obscura_draft_destroy(&best[i]);
+  }
+  mem_free(stages);
 }

@@ -314,6 +314,7 @@ struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *pa
   if (x->request->params->pipeline.swap_tier == PARAMS_SWAP_TIER_AUTO && obscura_links_are_faster(x, seeds.stages[0]))
     search_blocks(x, &seeds, PLAN_TIER_RANK, &best);
   refine(x, best, &before, choice);
+  obscura_refine_cuts(x, choice);
   if (x->request->recompute_ops) spare_micro(x, &best);
   if (isinf(best->seconds)) {
     obscura_draft_destroy(&best);
