@@ -1,6 +1,7 @@
 /* Improves a draft beyond rules: annealing over schedules. A step changes what one micro-batch discards on one stage,
- * or moves one action in the order of its stage; it counts when the stage still fits, and is kept when the step is
- * faster, or by chance when it is a little slower. Numbers are drawn from a fixed seed and the budget is a number of
+ * lets a block leave, or moves one action in the order of its stage; it is kept when the step is faster, or by chance
+ * when it is a little slower. What does not fit counts as slower, so that a change that needs a second one beside it
+ * can be found; the best schedule is one that fits. Numbers are drawn from a fixed seed and the budget is a number of
  * actions, so that a request always gets the same plan. What is best by the quick time is judged by planner_evaluate;
  * bytes that the plan takes beyond the estimate are taken off the stage's limit for another try.
  */
@@ -19,6 +20,8 @@ enum { BUDGET = 6000000, RUN_STEPS = 20000, MOST_RUNS = 8, MOST_ACTIONS = 1200, 
 enum { MOST_CUTS = 60, BEST_CUTS = 3 };
 /* The chance of a slower step falls from FIRST to LAST of the time at the start. */
 static const double FIRST = 0.03, LAST = 0.0003;
+/* The parts of the time that count when a schedule does not fit: of any, and for all of a limit too much. */
+static const double LEAST_PENALTY = 0.005, PENALTY = 0.3;
 
 struct annealing {
   const struct obscura *x;
@@ -26,6 +29,7 @@ struct annealing {
   struct obscura_schedule *now, *best; /* the schedule that is changed, and the fastest so far */
   struct obscura_schedule *before;     /* the stage that is changed, before the change */
   struct obscura_clockwork *clockwork;
+  double *over; /* [n_stages] as measure_over says of `now` */
   double seconds, best_seconds;
   struct rng_key key;
   uint64_t n_drawn;
@@ -33,11 +37,23 @@ struct annealing {
 
 static uint32_t draw(struct annealing *a, uint32_t n) { return (uint32_t)(rng_bits(&a->key, a->n_drawn++) % n); }
 
-static bool fits(const struct annealing *a, int32_t stage) {
+/* The part of its limit that a stage takes too much; 0: it fits. */
+static double measure_over(const struct annealing *a, int32_t stage) {
   const struct plan_request *request = a->x->request;
-  if (obscura_schedule_get_peak(a->now, stage) > obscura_get_limit(a->x, a->now->draft, stage)) return false;
-  return !request->host_limit ||
-         obscura_schedule_get_host_peak(a->now, stage) <= request->host_limit[planner_get_rank(request, stage)];
+  int64_t peak = obscura_schedule_get_peak(a->now, stage), limit = obscura_get_limit(a->x, a->now->draft, stage);
+  double over = peak > limit ? (double)(peak - limit) / fmax((double)limit, 1) : 0;
+  if (!request->host_limit) return over;
+  int64_t held = obscura_schedule_get_host_peak(a->now, stage);
+  int64_t most = request->host_limit[planner_get_rank(request, stage)];
+  return held > most ? over + (double)(held - most) / fmax((double)most, 1) : over;
+}
+
+/* The seconds that the schedule counts for, with a penalty where it does not fit. */
+static double weigh(const struct annealing *a, double *over) {
+  *over = 0;
+  for (int32_t s = 0; s < a->now->n_stages; s++) *over += a->over[s];
+  double seconds = obscura_schedule_time(a->now, a->clockwork);
+  return *over > 0 ? seconds * (1 + LEAST_PENALTY + PENALTY * *over) : seconds;
 }
 
 /* Another way for a micro-batch. False when the stage has no other. */
@@ -46,8 +62,7 @@ static bool change_way(struct annealing *a, int32_t stage) {
   if (n < 2) return false;
   int32_t way = (int32_t)draw(a, (uint32_t)n), was = a->now->chosen[(int64_t)stage * a->now->n_micro + micro];
   if (way == was) return false;
-  obscura_schedule_choose(a->now, stage, micro, way);
-  return true;
+  return obscura_schedule_choose(a->now, stage, micro, way);
 }
 
 /* The block of a micro-batch leaves, or stays. */
@@ -76,14 +91,17 @@ static void step(struct annealing *a, double heat) {
   bool changed = leaves ? change_block(a, stage) : draw(a, 3) ? move_action(a, stage) : change_way(a, stage);
   if (changed && draw(a, 4) == 0) changed = move_action(a, stage) || changed;
   if (changed && draw(a, 8) == 0) changed = change_way(a, stage) || changed;
-  double seconds = changed && fits(a, stage) ? obscura_schedule_time(a->now, a->clockwork) : INFINITY;
+  double before = a->over[stage], over = 0;
+  a->over[stage] = measure_over(a, stage);
+  double seconds = changed ? weigh(a, &over) : INFINITY;
   double chance = rng_uniform(&a->key, a->n_drawn++);
   if (seconds > a->seconds && chance >= exp((a->seconds - seconds) / heat)) {
     obscura_schedule_copy_stage(a->now, a->before, stage);
+    a->over[stage] = before;
     return;
   }
   a->seconds = seconds;
-  if (seconds >= a->best_seconds * (1 - 1e-12)) return;
+  if (over > 0 || seconds >= a->best_seconds * (1 - 1e-12)) return;
   a->best_seconds = seconds;
   obscura_schedule_copy(a->best, a->now);
 }
@@ -96,10 +114,11 @@ static void anneal(struct annealing *a, int64_t n_steps) {
 /* Makes a stage fit by the estimate: micro-batches discard everything, then their blocks leave too. */
 static bool squeeze(struct annealing *a, int32_t stage) {
   int32_t last = a->now->ways->n[stage] - 1;
-  for (int32_t i = 0; i < a->now->n_micro && !fits(a, stage); i++) obscura_schedule_choose(a->now, stage, i, last);
-  for (int32_t i = 0; i < a->now->n_micro && a->now->ways->may_leave[stage] && !fits(a, stage); i++)
+  for (int32_t i = 0; i < a->now->n_micro && measure_over(a, stage) > 0; i++)
+    obscura_schedule_choose(a->now, stage, i, last);
+  for (int32_t i = 0; i < a->now->n_micro && a->now->ways->may_leave[stage] && measure_over(a, stage) > 0; i++)
     if (!a->now->moved[(int64_t)stage * a->now->n_micro + i]) obscura_schedule_evict(a->now, stage, i);
-  return fits(a, stage);
+  return (a->over[stage] = measure_over(a, stage)) <= 0;
 }
 
 static bool begin(struct annealing *a) {
@@ -121,6 +140,7 @@ static void open_annealing(struct annealing *a, const struct obscura *x, const s
   a->best = obscura_schedule_create(x, ways, d);
   a->before = obscura_schedule_create(x, ways, d);
   a->clockwork = obscura_clockwork_create(x, d);
+  a->over = MEM_NEW(double, x->n_stages);
 }
 
 static void close_annealing(struct annealing *a) {
@@ -129,6 +149,7 @@ static void close_annealing(struct annealing *a) {
   obscura_schedule_destroy(&a->best);
   obscura_schedule_destroy(&a->before);
   obscura_clockwork_destroy(&a->clockwork);
+  mem_free(a->over);
 }
 
 /* Every run begins with the draft, and the best of all stays. False when it cannot be made to fit. */

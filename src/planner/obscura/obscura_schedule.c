@@ -108,6 +108,8 @@ void obscura_schedule_copy(struct obscura_schedule *to, const struct obscura_sch
 
 /* ---- changes ---- */
 
+static bool computes(const struct obscura_action *action) { return action->kind < NODE_KIND_COUNT; }
+
 static int32_t find_action(const struct obscura_schedule *s, int32_t stage, int32_t kind, int32_t micro) {
   const struct obscura_action *actions = get_actions(s, stage);
   int32_t k = 0;
@@ -115,14 +117,26 @@ static int32_t find_action(const struct obscura_schedule *s, int32_t stage, int3
   return k;
 }
 
-void obscura_schedule_choose(struct obscura_schedule *s, int32_t stage, int32_t micro, int32_t way) {
-  int32_t *chosen = &s->chosen[(int64_t)stage * s->n_micro + micro], before = *chosen;
-  *chosen = way;
-  if (!before && way) insert_action(s, stage, find_action(s, stage, NODE_B, micro), NODE_R, micro);
-  if (before && !way) remove_action(s, stage, find_action(s, stage, NODE_R, micro));
+/* Puts an R before its B, and before the R of any later micro-batch. False when its block is not back so early. */
+static bool insert_recompute(struct obscura_schedule *s, int32_t stage, int32_t micro) {
+  const struct obscura_action *actions = get_actions(s, stage);
+  int32_t at = 0;
+  while (!(actions[at].kind == NODE_B && actions[at].micro == micro) &&
+         !(actions[at].kind == NODE_R && actions[at].micro > micro))
+    at++;
+  if (at < find_action(s, stage, NODE_F, micro)) return false;
+  if (s->moved[(int64_t)stage * s->n_micro + micro] && at < find_action(s, stage, OBSCURA_IN, micro)) return false;
+  insert_action(s, stage, at, NODE_R, micro);
+  return true;
 }
 
-static bool computes(const struct obscura_action *action) { return action->kind < NODE_KIND_COUNT; }
+bool obscura_schedule_choose(struct obscura_schedule *s, int32_t stage, int32_t micro, int32_t way) {
+  int32_t *chosen = &s->chosen[(int64_t)stage * s->n_micro + micro], before = *chosen;
+  if (!before && way && !insert_recompute(s, stage, micro)) return false;
+  if (before && !way) remove_action(s, stage, find_action(s, stage, NODE_R, micro));
+  *chosen = way;
+  return true;
+}
 
 bool obscura_schedule_evict(struct obscura_schedule *s, int32_t stage, int32_t micro) {
   const struct obscura_action *actions = get_actions(s, stage);
@@ -149,7 +163,7 @@ void obscura_schedule_keep(struct obscura_schedule *s, int32_t stage, int32_t mi
 bool obscura_schedule_swap(struct obscura_schedule *s, int32_t stage, int32_t place) {
   struct obscura_action *a = get_actions(s, stage) + place, *b = a + 1, was = *a;
   if (place < 0 || place + 1 >= s->n_actions[stage] || a->micro == b->micro) return false;
-  if (a->kind == b->kind && (a->kind == NODE_F || a->kind == NODE_B)) return false;
+  if (a->kind == b->kind && computes(a)) return false;
   *a = *b;
   *b = was;
   return true;

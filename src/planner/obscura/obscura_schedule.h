@@ -41,7 +41,7 @@ struct obscura_schedule {
   const struct obscura_draft *draft; /* borrowed: its cut, needs and margins */
   int32_t n_stages, n_micro;
   int32_t *n_actions;             /* [n_stages] */
-  struct obscura_action *actions; /* [n_stages][OBSCURA_MOST_ACTIONS n_micro] in order: F and B each ascending */
+  struct obscura_action *actions; /* [n_stages][OBSCURA_MOST_ACTIONS n_micro] in order: F, R and B each ascending */
   int32_t *chosen;                /* [n_stages][n_micro] the way of each micro-batch */
   bool *moved;                    /* [n_stages][n_micro] whether its block leaves */
 };
@@ -54,8 +54,9 @@ void obscura_schedule_destroy(struct obscura_schedule **schedule);
 void obscura_schedule_copy_stage(struct obscura_schedule *to, const struct obscura_schedule *from, int32_t stage);
 void obscura_schedule_copy(struct obscura_schedule *to, const struct obscura_schedule *from);
 
-/* Changes the way of a micro-batch: its R is put before its B, or goes. */
-void obscura_schedule_choose(struct obscura_schedule *schedule, int32_t stage, int32_t micro, int32_t way);
+/* Changes the way of a micro-batch: its R is put before its B, or goes. False, and nothing is done, where its R, which
+ * must come before those of later micro-batches, has no place. */
+bool obscura_schedule_choose(struct obscura_schedule *schedule, int32_t stage, int32_t micro, int32_t way);
 /* Lets the block of a micro-batch leave during the action after its forward, and come back during the one before its
  * use. False, and nothing is done, where there is no time between. It must not be moved yet. */
 bool obscura_schedule_evict(struct obscura_schedule *schedule, int32_t stage, int32_t micro);
