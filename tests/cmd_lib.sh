@@ -46,6 +46,31 @@ finish() {
   exit
 }
 
+# at_once N PART...: parts of the test, functions of it, N of them side by side, each in a shell and an empty folder of its own
+# (so that it sets and leaves nothing for another). What they print comes in their order; their checks are the test's.
+at_once() {
+  local most=$1 part all failed
+  shift
+  for part; do
+    while [ "$(jobs -rp | wc -l)" -ge "$most" ]; do wait -n; done
+    (
+      work=$work/$part failures=0 checks=0
+      mkdir "$work" && cd "$work" || exit 1
+      : > out
+      : > err
+      "$part"
+      echo "$checks $failures" > ../counted."$part"
+    ) > printed."$part" 2>&1 &
+  done
+  wait
+  for part; do
+    cat printed."$part"
+    all=0 failed=0
+    check read -r all failed < counted."$part" || fail "$part broke off"
+    checks=$((checks + all)) failures=$((failures + failed))
+  done
+}
+
 # ---- commands ----
 
 # call COMMAND...: its output in out and err, its exit code in code; its input is the caller's.
