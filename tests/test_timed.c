@@ -10,7 +10,7 @@
 #include "sim/sim.h"
 #include "train_case.h"
 
-enum { ROWS = 16, MICRO_ROWS = 2, TIME = 16, STEPS = 3 };
+enum { ROWS = 16, MICRO_ROWS = 2, TIME = 16, STEPS = 2 };
 
 static struct cost *make_cost(const char *yaml, const struct model *model, int32_t n_ranks) {
   struct params params = parse_good(yaml, NULL);
@@ -121,20 +121,20 @@ int main(int argc, char **argv) {
   for (const struct planner *const *p = planner_get_all(); *p; p++) {
     if (!get_test_chunks(planner_get_name(*p))) continue;
     run_case(&job, planner_get_name(*p),
-             "cost: {source: uniform, uniform: {forward_ms: 5, input_ms: 5, weight_ms: 5, send_ms: 1, evict_ms: 3}}\n",
+             "cost: {source: uniform, uniform: {forward_ms: 2.5, input_ms: 2.5, weight_ms: 2.5, send_ms: 0.5, evict_ms: 1.5}}\n",
              1, false);
     /* Every message waits for its receiver. */
-    run_case(&job, planner_get_name(*p), "device: {preset: a100-80g}\ncost: {source: preset}\n", 0.1, true);
+    run_case(&job, planner_get_name(*p), "device: {preset: a100-80g}\ncost: {source: preset}\n", 0.2, true);
   }
   /* Twice as fast; messages that take longer than passes. */
   run_case(&job, "1f1b",
-           "cost: {source: uniform, uniform: {forward_ms: 10, input_ms: 10, weight_ms: 10, send_ms: 30}}\n", 2, true);
+           "cost: {source: uniform, uniform: {forward_ms: 5, input_ms: 5, weight_ms: 5, send_ms: 15}}\n", 2, true);
   /* Every message waits for its receiver, however short: in the model and really. */
   static const char *const waiting[] = {"1f1b", "zb-v"};
   for (int i = 0; i < 2; i++)
     run_case(&job, waiting[i],
              "device: {sync_messages: true}\n"
-             "cost: {source: uniform, uniform: {forward_ms: 10, input_ms: 10, weight_ms: 10, send_ms: 8}}\n",
+             "cost: {source: uniform, uniform: {forward_ms: 5, input_ms: 5, weight_ms: 5, send_ms: 4}}\n",
              2, true);
   return train_job_close(&job);
 }
