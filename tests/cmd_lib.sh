@@ -93,6 +93,39 @@ run_on() {
   ends "$2"
 }
 
+# Many commands in one job, whose start takes longer than most of them:
+# queue RANKS ARGUMENT...: a command for later, on so many ranks; its place is in `queued`.
+queue() {
+  local file=$work/queue.$1/commands
+  queued=queue.$1
+  shift
+  mkdir -p "$work/$queued"
+  { printf '%s' "$1"; printf '\t%s' "${@:2}"; echo; } >> "$file"
+  queued=$work/$queued/$(wc -l < "$file")
+}
+# run_queue: all of them, a job for each number of ranks.
+run_queue() {
+  local file
+  for file in "$work"/queue.*/commands; do
+    (
+      cd "${file%/*}" || exit 1
+      call "${launcher[@]}" -n "${PWD##*.}" "$build/tests/commands_helper" commands < /dev/null
+      ends 0
+      exit $failures
+    ) || fail "the commands of ${file%/*}"
+    mv "$file" "$file.done"
+  done
+}
+# take PLACE: a command of the queue becomes the last command.
+take() {
+  local k=${1##*/} folder=${1%/*}
+  last="penstock $(sed -n "$k"p "$folder/commands.done" | tr '\t' ' ') on ${folder##*.}"
+  code=none
+  [ ! -s "$folder/code.$k" ] || code=$(< "$folder/code.$k")
+  cat "$folder/out.$k" > out
+  cat "$folder/err.$k" > err
+}
+
 # ---- what is to hold of the last command ----
 
 ends() { check [ "$code" = "$1" ] || fail "exit code $code, not $1"; }

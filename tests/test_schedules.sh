@@ -11,19 +11,18 @@ ref=$source/tests/ref
 strip() { grep -v '"stages"' out; }
 # base CODE FILE ARGUMENT...: what one rank gives.
 base() {
-  code=$1 file=$2
+  code=$1 file=$2 expected=$((expected + 1))
   shift 2
   arguments=("$@")
   run_on 1 "$code" verify --reference "$ref/$file.h5" --json -D pipeline.planner=1f1b "${arguments[@]}"
-  strip > expected
+  wanted=$code
+  strip > "expected.$expected"
 }
-# same RANKS STAGES ARGUMENT...: so many ranks give the same.
+# same RANKS STAGES ARGUMENT...: so many ranks are to give the same; they run all together, below.
+expected=0 places=() expectations=()
 same() {
-  local ranks=$1 stages=$2
-  shift 2
-  run_on "$ranks" "$code" verify --reference "$ref/$file.h5" --json "${arguments[@]}" "$@"
-  check grep -q "\"stages\": $stages," out || fail "not $stages stages"
-  check diff <(strip) expected > differences || fail "other results: $(head -n 3 differences)"
+  queue "$1" verify --reference "$ref/$file.h5" --json "${arguments[@]}" "${@:3}"
+  places+=("$queued") expectations+=("$wanted $2 expected.$expected")
 }
 
 # ---- planners; the models have four blocks, so eight stages are halves of them
@@ -165,7 +164,7 @@ run_on 1 0 plan deck.yml -D data.batching=fixed -D pipeline.stages=2 -D pipeline
   -D 'pipeline.recompute_stages=[0, 2]' -D run.folder=PLAN
 given=(-D pipeline.planner=file -D pipeline.plan_file=PLAN/plan.h5)
 base 0 gpt2_padded -D data.micro_batch=1
-same 2 4 "${given[@]}"
+same 2 4 -D pipeline.planner=file -D pipeline.plan_file="$work/PLAN/plan.h5"
 run_on 1 0 plan deck.yml -D data.batching=fixed "${given[@]}" --json
 check [ "$(grep -c '"recompute": "mlp"' out)$(grep -c '"recompute": "none"' out)" = 22 ] || fail "recomputation"
 tells '"planner": "file"'
@@ -177,6 +176,16 @@ run_on 1 2 plan deck.yml -D data.batching=fixed "${given[@]}" -D pipeline.chunks
 tells 'has 4 stages on 2 ranks, but pipeline.chunks is 3'
 run_on 1 2 plan deck.yml -D data.batching=fixed "${given[@]}" -D 'pipeline.partition=[1, 3]'
 tells 'has its own cut of the layers: leave pipeline.partition out'
+
+# ---- all that is to be as on one rank
+run_queue
+for ((i = 0; i < ${#places[@]}; i++)); do
+  take "${places[i]}"
+  read -r wanted stages expected <<< "${expectations[i]}"
+  ends "$wanted"
+  check grep -q "\"stages\": $stages," out || fail "not $stages stages"
+  check diff <(strip) "$expected" > differences || fail "other results: $(head -n 3 differences)"
+done
 
 # ---- and the deck's own planners, with stages that are larger and smaller, against one rank
 for planner in zb-h2 interleaved zb-v; do
