@@ -104,14 +104,22 @@ start() {
 # ask_stop RUN: of a run that starts later, after its first step: a file older than the start would be taken away.
 ask_stop() { touch -d '1 hour' "$1/stop"; }
 
-# list_ranks RUN [RANK]: processes of a run's ranks, or of one rank; '' is any run of this test.
+# list_ranks RUN [RANK]: processes of a run's ranks, or of one rank; '' is any run of this test. Without commands of their own,
+# as it is called again and again while something is waited for.
 list_ranks() {
-  local pid name pattern="^run.folder=$work/$1"
-  [ -n "$1" ] && pattern=$pattern'$'
+  local pid name words word variables found
   for pid in /proc/[0-9]*; do
     { read -r name < "$pid/comm"; } 2> /dev/null && [ "$name" = penstock ] || continue
-    tr '\0' '\n' 2> /dev/null < "$pid/cmdline" | grep -q -- "$pattern" || continue
-    if [ $# -gt 1 ]; then tr '\0' '\n' 2> /dev/null < "$pid/environ" | grep -qx "PMI_RANK=$2" || continue; fi
+    { mapfile -d '' words < "$pid/cmdline"; } 2> /dev/null || continue
+    found=
+    for word in "${words[@]}"; do
+      case $word in "run.folder=$work/$1") found=yes ;; "run.folder=$work/"*) [ -n "$1" ] || found=yes ;; esac
+    done
+    [ -n "$found" ] || continue
+    if [ $# -gt 1 ]; then
+      { mapfile -d '' variables < "$pid/environ"; } 2> /dev/null || continue
+      [[ " ${variables[*]} " = *" PMI_RANK=$2 "* ]] || continue
+    fi
     echo "${pid#/proc/}"
   done
 }
@@ -171,8 +179,9 @@ log_ends_with_status() {
 }
 
 get_last_step() {
-  local last
-  last=$(tail -n 1 "$work/$1/metrics.csv" 2> /dev/null | cut -d, -f1)
+  local lines=() last=
+  { mapfile -t lines < "$work/$1/metrics.csv"; } 2> /dev/null
+  [ ${#lines[@]} = 0 ] || last=${lines[-1]%%,*}
   case $last in '' | *[!0-9]*) echo 0 ;; *) echo "$last" ;; esac
 }
 # get_columns RUN FIELDS [STEPS]: of metrics.csv; step,loss,tokens,lr,grad_norm are 1-5, validation_loss is 9.

@@ -12,8 +12,9 @@ make_data data 1000
 write_deck "$deck"
 sed -i -e 's/sequence_length: 16/sequence_length: 128/' -e 's/max_position_embeddings: 16/max_position_embeddings: 128/' \
   -e 's/hidden_size: 32/hidden_size: 96/' -e 's/intermediate_size: 64/intermediate_size: 192/' "$deck"
-# Steps that last longer than what a script takes to find and signal a rank, so that there are not many of them.
-fixed=(-D data.micro_batch=1 -D data.global_batch=32 -D run.trace_every=0)
+# Steps that last longer than what a script takes to find and signal a rank, so that there are not many of them; they are run
+# once more in one life.
+fixed=(-D data.micro_batch=1 -D data.global_batch=10 -D run.trace_every=0)
 job_seconds=$((4 * job_seconds))
 
 # live RUN: a life that begins, and is signalled at a random instant after its first step.
@@ -22,7 +23,7 @@ live() {
   before=$(get_last_step "$1")
   start "$1" 2 "${fixed[@]}" -D run.steps=100000
   wait_until has_step "$1" $((before + 1))
-  sleep "0.0$((RANDOM % 90 + 10))"
+  sleep "$(printf '0.%03d' $((RANDOM % 60)))"
   name="SIG$signal, $1, life $2"
   send "$signal" "$1" $((RANDOM % 2))
   wait_end

@@ -35,18 +35,23 @@ tampered() {
 }
 
 # ---- files of known results; 2 rows a micro-batch are 3 micro-batches, 6 rows are one
+cases=() places=()
 for file in gpt2_full gpt2_padded llama_full llama_padded; do
   for ranks in 1 2 3 4; do
     for rows in 2 6; do
-      on $ranks verify --reference "$ref/$file.h5" --json -D data.micro_batch=$rows
-      if [ $code != 0 ] || ! grep -q '"passed": true' <<< "$output"; then
-        fail "$file on $ranks ranks, micro-batches of $rows: exit code $code: $output"
-      fi
-      if [ "$(number stages)" != $ranks ] || [ "$(number micro_batches)" != $((6 / rows)) ]; then
-        fail "$file: $(number stages) stages, $(number micro_batches) micro-batches, expected $ranks and $((6 / rows))"
-      fi
+      queue $ranks verify --reference "$ref/$file.h5" --json -D data.micro_batch=$rows
+      places+=("$queued") cases+=("$file $ranks $((6 / rows))")
     done
   done
+done
+run_queue
+for ((i = 0; i < ${#places[@]}; i++)); do
+  take "${places[i]}"
+  output=$(cat out err)
+  read -r file ranks micro <<< "${cases[i]}"
+  check [ $code = 0 ] && grep -q '"passed": true' <<< "$output" || fail "exit code $code: $output"
+  check [ "$(number stages)" = "$ranks" ] && [ "$(number micro_batches)" = "$micro" ] ||
+    fail "$(number stages) stages, $(number micro_batches) micro-batches, expected $ranks and $micro"
 done
 # Every tensor is there with its errors: the embeddings, 12 a block, the last norm; untied, the head.
 [ "$(grep -c '"gradient_allowed": [0-9.e-]*[1-9]' <<< "$output")" = 39 ] || fail "llama has other tensors: $output"
