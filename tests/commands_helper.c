@@ -1,10 +1,10 @@
-/* Commands of the program, one after the other in one job: starting the ranks anew takes longer than what many tests want
- * of them.
+/* Commands of the program, one after the other in one job: starting the ranks anew takes longer than what many tests
+ * want of them.
  *
  *   commands_helper FILE
  *
- * Each line of FILE is a command, its arguments separated by tabs. What the k-th prints goes to the files out.K and err.K
- * of the current folder, its exit code to code.K (k from 1). Exit code 0 when all were run, however they ended.
+ * Each line of FILE is a command, its arguments separated by tabs. What the k-th prints goes to the files out.K and
+ * err.K of the current folder, its exit code to code.K (k from 1). Exit code 0 when all were run, however they ended.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,7 +26,8 @@ enum { MOST_ARGUMENTS = 64 };
 static struct comm *job;
 
 /* In place of those of cmd/job.h: a command borrows the job and leaves it as it was. */
-int job_open_all(int *argc, char ***argv, const struct option_spec *specs, bool single, int status, struct comm **comm) {
+int job_open_all(int *argc, char ***argv, const struct option_spec *specs, bool single, int status,
+                 struct comm **comm) {
   (void)argc, (void)argv, (void)specs, (void)single;
   status = comm_agree_all(job, status);
   *comm = status ? NULL : job;

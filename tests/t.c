@@ -2,8 +2,8 @@
 
 #include "t.h"
 
-/* Nothing that a test writes has to outlive the machine, and waiting for the disk was most of what some tests took. Weak:
- * a test may have its own. */
+/* Nothing that a test writes has to outlive the machine, and waiting for the disk was most of what some tests took.
+ * Weak: a test may have its own. */
 __attribute__((weak)) int fsync(int descriptor) { return descriptor < 0 ? -1 : 0; }
 __attribute__((weak)) int fdatasync(int descriptor) { return descriptor < 0 ? -1 : 0; }
 

@@ -121,14 +121,15 @@ int main(int argc, char **argv) {
   for (const struct planner *const *p = planner_get_all(); *p; p++) {
     if (!get_test_chunks(planner_get_name(*p))) continue;
     run_case(&job, planner_get_name(*p),
-             "cost: {source: uniform, uniform: {forward_ms: 2.5, input_ms: 2.5, weight_ms: 2.5, send_ms: 0.5, evict_ms: 1.5}}\n",
+             "cost: {source: uniform, uniform: {forward_ms: 2.5, input_ms: 2.5, weight_ms: 2.5, send_ms: 0.5, "
+             "evict_ms: 1.5}}\n",
              1, false);
     /* Every message waits for its receiver. */
     run_case(&job, planner_get_name(*p), "device: {preset: a100-80g}\ncost: {source: preset}\n", 0.2, true);
   }
   /* Twice as fast; messages that take longer than passes. */
-  run_case(&job, "1f1b",
-           "cost: {source: uniform, uniform: {forward_ms: 5, input_ms: 5, weight_ms: 5, send_ms: 15}}\n", 2, true);
+  run_case(&job, "1f1b", "cost: {source: uniform, uniform: {forward_ms: 5, input_ms: 5, weight_ms: 5, send_ms: 15}}\n",
+           2, true);
   /* Every message waits for its receiver, however short: in the model and really. */
   static const char *const waiting[] = {"1f1b", "zb-v"};
   for (int i = 0; i < 2; i++)
