@@ -162,6 +162,11 @@ struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage 
  * as little memory as can be. */
 struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *rival,
                                      struct obscura_choice *choice);
+/* Chooses what a stage evicts and discards for its limit. False when it does not fit with all. */
+bool obscura_settle_stage(struct obscura *x, struct obscura_draft *draft, int32_t stage, bool swaps);
+/* obscura_climb.c: looks for better boundaries and for better counts of forwards ahead, each stage by itself, around
+ * the draft. Returns the best draft by its quick time, owned by the caller. */
+struct obscura_draft *obscura_climb(struct obscura *x, const struct obscura_draft *draft, bool swaps);
 /* obscura_refine.c: improves the draft action by action and micro-batch by micro-batch, and offers what it finds. */
 void obscura_refine(struct obscura *x, const struct obscura_draft *draft, struct obscura_choice *choice);
 /* Refines drafts of all cuts, where there are few and schedules are small. */

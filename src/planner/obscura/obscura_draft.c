@@ -136,8 +136,9 @@ static void measure_discarded(const struct obscura *x, struct obscura_draft *d, 
 }
 
 void obscura_draft_cut(const struct obscura *x, struct obscura_draft *d, const struct plan_stage *stages) {
-  memmove(d->stages, stages, sizeof *stages * (size_t)x->n_stages);
   for (int32_t s = 0; s < x->n_stages; s++) {
+    if (d->stages[s].first_layer == stages[s].first_layer && d->stages[s].n_layers == stages[s].n_layers) continue;
+    d->stages[s] = stages[s];
     d->needs[s] =
         stage_needs_get(x->needs, s, planner_get_rank(x->request, s), stages[s].first_layer, stages[s].n_layers);
     d->needs[s].copies = d->warm_up[s];

@@ -47,13 +47,17 @@ static void choose_evicted(const struct obscura *x, struct obscura_draft *d, int
   if (most <= 2) d->lambda[s] = 0;
 }
 
+bool obscura_settle_stage(struct obscura *x, struct obscura_draft *d, int32_t s, bool swaps) {
+  d->lambda[s] = 0;
+  if (swaps && obscura_may_leave(x, s)) choose_evicted(x, d, s);
+  return obscura_fit_stages(x, d, s, s + 1);
+}
+
 /* Chooses what the draft evicts and discards for its limits, and sets its quick time; INFINITY when it does not fit. */
 static void settle(struct obscura *x, struct obscura_draft *d, bool swaps) {
-  for (int32_t s = 0; s < x->n_stages; s++) {
-    d->lambda[s] = 0;
-    if (swaps && obscura_may_leave(x, s)) choose_evicted(x, d, s);
-  }
-  d->seconds = obscura_fit_stages(x, d, 0, x->n_stages) ? obscura_draft_time(x, d) : INFINITY;
+  bool fits = true;
+  for (int32_t s = 0; s < x->n_stages; s++) fits = obscura_settle_stage(x, d, s, swaps) && fits;
+  d->seconds = fits ? obscura_draft_time(x, d) : INFINITY;
 }
 
 /* Returns the part of a block of activations, 0 to 1, whose transfer is hidden by the work on a micro-batch, on the
@@ -293,6 +297,19 @@ static struct obscura_draft *make_least(struct obscura *x, const struct plan_sta
   return d;
 }
 
+static bool leaves(const struct obscura *x, const struct obscura_draft *d) {
+  for (int32_t s = 0; s < x->n_stages; s++)
+    if (d->lambda[s] > 0) return true;
+  return false;
+}
+
+/* Climbs from the draft, and judges what is found. */
+static void climb(struct obscura *x, bool swaps, struct obscura_draft **best) {
+  if (isinf((*best)->seconds) || (swaps && !leaves(x, *best))) return;
+  struct obscura_draft *found = obscura_climb(x, *best, swaps);
+  judge(x, found, best);
+}
+
 /* Refines the draft where it is faster than the one before. */
 static void refine(struct obscura *x, const struct obscura_draft *best, double *before, struct obscura_choice *choice) {
   if (best->seconds < *before) obscura_refine(x, best, choice);
@@ -308,8 +325,10 @@ struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *pa
   struct seeds seeds = {.n = 0};
   list_seeds(x, paper->stages, rival, &seeds);
   search_seeds(x, &seeds, false, 0, &best);
+  climb(x, false, &best);
   refine(x, best, &before, choice);
   search_blocks(x, &seeds, x->tier, &best);
+  climb(x, true, &best);
   refine(x, best, &before, choice);
   if (x->request->params->pipeline.swap_tier == PARAMS_SWAP_TIER_AUTO && obscura_links_are_faster(x, seeds.stages[0]))
     search_blocks(x, &seeds, PLAN_TIER_RANK, &best);
