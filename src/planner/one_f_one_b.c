@@ -19,7 +19,9 @@ struct one_f_one_b one_f_one_b_create(int32_t n_stages, int32_t n_micro) {
                               .backward = MEM_NEW(double, n_stages),
                               .recompute = MEM_NEW(double, n_stages),
                               .send = MEM_NEW(double, n_stages),
-                              .send_back = MEM_NEW(double, n_stages)};
+                              .send_back = MEM_NEW(double, n_stages),
+                              .copy = MEM_NEW(double, n_stages),
+                              .capacity = MEM_NEW(int32_t, n_stages)};
   for (int32_t s = 0; s < n_stages; s++)
     times.warm_up[s] = times.steady[s] = one_f_one_b_get_warm_up(s, n_stages, n_micro);
   return times;
@@ -33,6 +35,8 @@ void one_f_one_b_free(struct one_f_one_b *times) {
   mem_free(times->recompute);
   mem_free(times->send);
   mem_free(times->send_back);
+  mem_free(times->copy);
+  mem_free(times->capacity);
   *times = (struct one_f_one_b){0};
 }
 
@@ -42,6 +46,8 @@ struct progress {
   int32_t *forwards, *backwards;      /* [n_stages] done */
   double *clock;                      /* [n_stages] */
   double *forward_end, *backward_end; /* [n_stages][n_micro] */
+  double *out_end, *in_end;           /* [n_stages] of the last copy each way */
+  int32_t *away;                      /* [n_stages] blocks that have left and are not back */
 };
 
 static double *at(const struct progress *x, double *ends, int32_t stage, int32_t micro) {
@@ -52,6 +58,22 @@ static double *at(const struct progress *x, double *ends, int32_t stage, int32_t
 static bool goes_forward(const struct one_f_one_b *t, int32_t s, int32_t forwards, int32_t backwards) {
   int32_t ahead = backwards + t->steady[s];
   return forwards < t->n_micro && forwards < (ahead > t->warm_up[s] ? ahead : t->warm_up[s]);
+}
+
+/* Returns when there is room for the block of forward f. */
+static double make_room(struct progress *x, int32_t s, int32_t f, int32_t b) {
+  int32_t on_device = f - b - x->away[s], newest = f > 1 ? f - 2 : 0;
+  if (x->times->copy[s] <= 0 || on_device < x->times->capacity[s]) return 0;
+  x->away[s]++;
+  return x->out_end[s] = fmax(x->out_end[s], *at(x, x->forward_end, s, newest)) + x->times->copy[s];
+}
+
+/* Returns when the block of backward b is back, where one is away. */
+static double bring_back(struct progress *x, int32_t s, int32_t b) {
+  if (x->away[s] == 0 || b < x->times->capacity[s] - 2) return 0;
+  x->away[s]--;
+  double room = b > 1 ? *at(x, x->backward_end, s, b - 2) : 0;
+  return x->in_end[s] = fmax(x->in_end[s], room) + x->times->copy[s];
 }
 
 /* Runs the next pass of a stage if what it needs is there. */
@@ -68,6 +90,8 @@ static bool go(struct progress *x, int32_t s) {
     if (x->backwards[s + 1] <= b) return false;
     ready = *at(x, x->backward_end, s + 1, b) + t->send_back[s];
   }
+  double block = forward ? make_room(x, s, f, b) : bring_back(x, s, b);
+  x->clock[s] = fmax(x->clock[s], block); /* a recomputation needs it too */
   double recompute = forward ? 0 : t->recompute[s];
   double start = t->early ? fmax(x->clock[s] + recompute, ready) : fmax(x->clock[s], ready) + recompute;
   x->clock[s] = start + (forward ? t->forward[s] : t->backward[s]);
@@ -81,6 +105,9 @@ double one_f_one_b_time(const struct one_f_one_b *times) {
                        .forwards = MEM_NEW(int32_t, times->n_stages),
                        .backwards = MEM_NEW(int32_t, times->n_stages),
                        .clock = MEM_NEW(double, times->n_stages),
+                       .out_end = MEM_NEW(double, times->n_stages),
+                       .in_end = MEM_NEW(double, times->n_stages),
+                       .away = MEM_NEW(int32_t, times->n_stages),
                        .forward_end = MEM_NEW(double, n),
                        .backward_end = MEM_NEW(double, n)};
   for (bool any = true; any;) {
@@ -96,6 +123,9 @@ double one_f_one_b_time(const struct one_f_one_b *times) {
   mem_free(x.forwards);
   mem_free(x.backwards);
   mem_free(x.clock);
+  mem_free(x.out_end);
+  mem_free(x.in_end);
+  mem_free(x.away);
   mem_free(x.forward_end);
   mem_free(x.backward_end);
   return end;

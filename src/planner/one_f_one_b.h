@@ -16,13 +16,17 @@ struct one_f_one_b {
   double *recompute;          /* [n_stages] between them */
   bool early;                 /* the recomputation does not wait for the gradient */
   double *send, *send_back;   /* [n_stages] of a message to stage s+1, and from there back to s */
+  double *copy;               /* [n_stages] of a block of activations one way; 0: none leaves */
+  int32_t *capacity;          /* [n_stages] where some leave: blocks on the device, those on their way included */
 };
 
 /* All times 0, forwards ahead as in 1F1B; freed by one_f_one_b_free. */
 struct one_f_one_b one_f_one_b_create(int32_t n_stages, int32_t n_micro);
 void one_f_one_b_free(struct one_f_one_b *times);
-/* Seconds from the first forward to the end of the last backward, when every pass starts as soon as it can; INFINITY
- * where a stage waits for ever, having fewer forwards ahead than a later one. */
+/* Where blocks leave, a forward that would be one too many waits until the block two before it is gone, one copy at a
+ * time each way; a backward whose block is away waits until it is back, which it may begin to come when the backward
+ * two before has ended. Seconds from the first forward to the end of the last backward, when every pass starts as soon
+ * as it can; INFINITY where a stage waits for ever, having fewer forwards ahead than a later one. */
 double one_f_one_b_time(const struct one_f_one_b *times);
 
 #endif

@@ -72,7 +72,7 @@ void obscura_draft_order(const struct obscura *x, struct obscura_draft *draft, i
                          enum params_obscura_steps step);
 /* The layers of a stage discard ops[n_layers]; its recomputation is priced. */
 void obscura_draft_discard(const struct obscura *x, struct obscura_draft *draft, int32_t stage, const uint32_t *ops);
-/* Returns the seconds of a step when every pass starts as soon as it can and blocks cost nothing. */
+/* Returns the seconds of a step when every pass starts as soon as it can. */
 double obscura_draft_time(const struct obscura *x, const struct obscura_draft *draft);
 /* Returns the most bytes that a stage takes, estimated by the footprints. */
 int64_t obscura_draft_get_peak(const struct obscura *x, const struct obscura_draft *draft, int32_t stage);

@@ -183,6 +183,8 @@ double obscura_draft_time(const struct obscura *x, const struct obscura_draft *d
     times.backward[s] = d->needs[s].backward;
     times.recompute[s] = d->recompute[s];
     if (s + 1 < x->n_stages) obscura_draft_get_messages(x, d, s, &times.send[s], &times.send_back[s]);
+    if (d->lambda[s] > 0) times.copy[s] = obscura_get_transfer(x, d, s);
+    times.capacity[s] = d->warm_up[s] - d->lambda[s] + 2;
   }
   double seconds = one_f_one_b_time(&times);
   one_f_one_b_free(&times);
