@@ -172,6 +172,8 @@ void obscura_refine(struct obscura *x, const struct obscura_draft *draft, struct
 /* Refines drafts of all cuts, where there are few and schedules are small. */
 void obscura_refine_cuts(struct obscura *x, struct obscura_choice *choice);
 /* obscura_rivals.c: offers the plans that other planners make for the request. */
-void obscura_find_rival(const struct obscura *x, struct obscura_choice *choice);
+void obscura_find_rival(struct obscura *x, struct obscura_choice *choice);
+/* obscura_fit_order.c: lets the stages of a plan that discards nothing discard what their ranks lack, and offers it. */
+void obscura_fit_order(struct obscura *x, const struct plan *base, struct obscura_choice *choice);
 
 #endif
