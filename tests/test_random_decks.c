@@ -4,6 +4,7 @@
  */
 #include <jansson.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -11,6 +12,7 @@
 #include "command_case.h"
 #include "deck_texts.h"
 #include "random_deck.h"
+#include "scratch.h"
 
 enum { DECKS = 16 };
 
@@ -119,7 +121,9 @@ int main(void) {
   static const char *const planners[] = {"gpipe", "1f1b",  "interleaved", "zb-h1",  "zb-h2",
                                          "zb-v",  "bpipe", "adapipe",     "obscura"};
   log_init(1); /* warnings of decks are not shown */
-  mkdir(folder, 0755);
+  if (chdir(scratch_make()) || mkdir(folder, 0755)) return 1;
   for (size_t k = 0; k < sizeof planners / sizeof *planners; k++) try_planner(planners[k]);
+  if (chdir("..")) return 1;
+  scratch_remove();
   return t_end();
 }

@@ -1,11 +1,14 @@
 /* Memory from the sizes of a table of layers: the textbook peaks of every schedule; the peaks of the model's own layout
  * but for its workspaces; recomputation as limits ask for it; a device that keeps time counts the same.
  */
+#include <unistd.h>
+
 #include "cost_case.h"
 #include "dag/dag.h"
 #include "model/footprint.h"
 #include "plan/recompute.h"
 #include "planner_cases.h"
+#include "scratch.h"
 #include "setup/request.h"
 #include "tiny_model.h"
 
@@ -267,10 +270,13 @@ static void test_adapipe(void) {
 }
 
 int main(void) {
+  if (chdir(scratch_make())) return 1;
   test_textbook();
   test_own_layout();
   test_recompute();
   test_adapipe();
+  if (chdir("..")) return 1;
+  scratch_remove();
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());
   return t_end();
 }
