@@ -11,7 +11,7 @@ profile() {
   name="$1 on $2 ranks" run=$1 output=$work/$1.out
   shift 2
   timeout -k 5 "$job_seconds" "${launcher[@]}" -n "$ranks" "$penstock" profile "$deck" -D "run.folder=$work/$run" \
-    --seconds 4 "$@" > "$output" 2> "$output.err" < /dev/null
+    --seconds 1 "$@" > "$output" 2> "$output.err" < /dev/null
   code=$?
   cat "$output.err" >> "$output"
 }
