@@ -250,7 +250,7 @@ static void test_damage(void) {
   struct model *model = make_random_model(6, N_LAYERS, MOST, true);
   for (int step = 1; step <= 3; step++) save(where, model, SPREAD_EVEN, step, 3);
   for (int i = 0; i < 16; i++) {
-    int64_t at = pick(7, 0, (uint64_t)i, get_size(newest)), found;
+    int64_t at = random_model_pick(7, 0, (uint64_t)i, get_size(newest)), found;
     comm_barrier_all(comm);
     if (rank == 0) flip_byte(newest, i == 0 ? 0 : i == 1 ? get_size(newest) - 1 : at);
     found = load_newest(where, model, SPREAD_EVEN);

@@ -465,13 +465,13 @@ static void check_square_range(void) {
   enum { N = 40000 };
   float *g = MEM_NEW(float, N);
   for (int i = 0; i < N; i++) g[i] = 3e38f;
-  double sum = sum_squares_cpu(check_pools[2], N, g);
+  double sum = sum_squares_cpu(check_get_pool(3), N, g);
   T_CHECK(fabs(sum / (N * (double)3e38f * (double)3e38f) - 1) < 1e-12, "sum of large squares: %g", sum);
   for (int at = 0; at < N; at += N - 1) {
     g[at] = NAN;
-    T_CHECK(isnan(sum_squares_cpu(check_pools[2], N, g)), "NaN at %d shows", at);
+    T_CHECK(isnan(sum_squares_cpu(check_get_pool(3), N, g)), "NaN at %d shows", at);
     g[at] = -INFINITY;
-    T_CHECK(isinf(sum_squares_cpu(check_pools[2], N, g)), "infinity at %d shows", at);
+    T_CHECK(isinf(sum_squares_cpu(check_get_pool(3), N, g)), "infinity at %d shows", at);
     g[at] = 0;
   }
   mem_free(g);
