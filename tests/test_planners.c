@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "dag/dag.h"
+#include "deck_texts.h"
 #include "planner/planner.h"
 #include "planner_cases.h"
 #include "sim/sim.h"
@@ -372,6 +373,27 @@ static void test_open_chunks(void) {
   model_destroy(&model);
 }
 
+/* The checks of a deck, which lie below the planners, know of each what its row says: who takes a file, and who has one
+ * stage a rank where the deck does not say. */
+static void test_rows(void) {
+  for (const struct planner *const *p = planner_get_all(); *p; p++) {
+    struct params params;
+    const char *name = planner_get_name(*p);
+    char *deck = mem_format("pipeline: {planner: %s, plan_file: p.csv}\n", name);
+    int status = parse_text(deck, NULL, &params);
+    T_CHECK((status == STATUS_OK) == (*p)->takes_file, "%s: %s", deck, error_text());
+    if (!status) params_fini(&params);
+    mem_free(deck);
+    deck = mem_format("pipeline: {planner: %s%s, stages: 2, partition: [1, 1, 1, 1]}\n", name,
+                      (*p)->takes_file ? ", plan_file: p.csv" : "");
+    status = parse_text(deck, NULL, &params);
+    T_CHECK((status == STATUS_OK) == ((*p)->takes_file || (*p)->n_chunks > 1), "%s: %s", deck, error_text());
+    if (!status) params_fini(&params);
+    mem_free(deck);
+    error_clear();
+  }
+}
+
 int main(void) {
   test_examples();
   test_starts();
@@ -385,6 +407,7 @@ int main(void) {
   test_declining();
   test_listed_chunks();
   test_open_chunks();
+  test_rows();
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());
   return t_end();
 }

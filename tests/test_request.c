@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "deck_texts.h"
 #include "plan/recompute.h"
 #include "planner_cases.h"
 #include "setup/request.h"
@@ -183,10 +184,36 @@ static void test_descriptions(void) {
   model_destroy(&job.model);
 }
 
+/* When recomputation begins is the deck's to say, else the planner's. */
+static void test_early(void) {
+  static const struct {
+    const char *deck;
+    bool early;
+  } cases[] = {{"pipeline: {planner: 1f1b}\n", true},
+               {"pipeline: {planner: auto}\n", true},
+               {"pipeline: {planner: obscura}\n", true},
+               {"pipeline: {planner: 1f1b}\nobscura: {faithful: true}\n", true},
+               {"pipeline: {planner: obscura}\nobscura: {faithful: true}\n", false},
+               {"pipeline: {planner: obscura, recompute_early: true}\nobscura: {faithful: true}\n", true},
+               {"pipeline: {planner: obscura, recompute_early: false}\n", false}};
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    struct job job;
+    open_job(&job, 2);
+    struct params params = parse_good(cases[k].deck, NULL);
+    struct deck_request request;
+    T_CHECK(!request_open(&params, job.model, 2, MICROS, job.micro, job.limits, &request), "%s", error_text());
+    T_CHECK(request.plan.recompute_early == cases[k].early, "%s", cases[k].deck);
+    request_close(&request);
+    params_fini(&params);
+    model_destroy(&job.model);
+  }
+}
+
 int main(void) {
   test_least();
   test_named();
   test_descriptions();
+  test_early();
   error_clear();
   T_CHECK(mem_balance() == 0, "%lld allocations left", (long long)mem_balance());
   return t_end();

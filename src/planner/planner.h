@@ -50,6 +50,8 @@ struct planner {
   int (*move)(const struct plan_request *request, struct plan *plan);
   /* The planner decides itself what is recomputed, among the ops that the request allows. */
   bool recomputes_itself;
+  /* Whether recomputation begins before its gradient where the deck does not say; NULL: it does. */
+  bool (*begins_early)(const struct params *params);
   bool takes_file;  /* it needs pipeline.plan_file: what the request has of a plan made elsewhere */
   int32_t n_chunks; /* stages a rank holds where the deck does not say; 0: 1, or as the file has it */
 };

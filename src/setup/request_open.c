@@ -25,9 +25,12 @@ static int load_plan(const char *path, struct plan **plan) {
   return status;
 }
 
+static const struct planner *find_planner(const struct params *params) {
+  return planner_find(params_get_choice(params, PARAM_pipeline_planner));
+}
+
 static bool takes_file(const struct params *params) {
-  const struct planner *planner = planner_find(params_get_choice(params, PARAM_pipeline_planner));
-  return planner->takes_file && params->pipeline.plan_file;
+  return find_planner(params)->takes_file && params->pipeline.plan_file;
 }
 
 static int read_plan_file(const char *path, char **csv, struct plan **given) {
@@ -138,10 +141,11 @@ static struct plan_request make_request(const struct params *params, int32_t n_r
   };
 }
 
-/* Returns true when a recomputation begins before its gradient: the paper of obscura has it wait. */
+/* Returns true when a recomputation begins before its gradient. */
 static bool begins_early(const struct params *params) {
-  bool paper = params->pipeline.planner == PARAMS_PLANNER_OBSCURA && params->obscura.faithful;
-  return params_is_set(params, PARAM_pipeline_recompute_early) ? params->pipeline.recompute_early : !paper;
+  const struct planner *planner = find_planner(params);
+  if (params_is_set(params, PARAM_pipeline_recompute_early)) return params->pipeline.recompute_early;
+  return !planner->begins_early || planner->begins_early(params);
 }
 
 /* Where blocks may wait. Without a folder none do on disk. */

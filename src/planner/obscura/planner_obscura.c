@@ -232,4 +232,8 @@ static int make(const struct plan_request *request, struct plan **plan) {
   return status;
 }
 
-const struct planner planner_obscura = {.id = PARAMS_PLANNER_OBSCURA, .make = make, .recomputes_itself = true};
+/* The paper has it wait. */
+static bool begins_early(const struct params *params) { return !params->obscura.faithful; }
+
+const struct planner planner_obscura = {
+    .id = PARAMS_PLANNER_OBSCURA, .make = make, .recomputes_itself = true, .begins_early = begins_early};
