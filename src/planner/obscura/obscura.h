@@ -23,6 +23,7 @@ struct obscura {
   bool early;                    /* for new drafts: recomputation does not wait for its gradient */
   enum plan_tier tier;           /* for new drafts: where blocks of activations go */
   int32_t n_stages, n_micro, n_layers;
+  double copy_factor; /* of the quick times of copies of blocks: 1, but where a search supposes others */
   struct stage_needs *needs;
   struct stage_menu **menus;  /* [n_stages] of its rank; ranks that are alike share one */
   struct obscura_memo *memos; /* [n_layers] */
@@ -157,11 +158,20 @@ bool obscura_move_layer(struct plan_stage *stages, int32_t from, int32_t to);
 
 /* planner_obscura.c: follows the paper's passes up to options.steps. The draft is owned by the caller. */
 struct obscura_draft *obscura_follow(struct obscura *x, const struct plan_stage *stages);
-/* obscura_search.c: from a pipeline of the paper's on. Takes the draft over, gives one that is no slower; `rival`
- * (may be NULL) is a partition to try too, and refined schedules are offered. Where nothing fits it is one that takes
- * as little memory as can be. */
-struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *rival,
+/* obscura_search.c: goes on from a pipeline of the paper's. Takes the draft over, gives one that is no slower; `base`
+ * is a partition to begin with, and refined schedules are offered. Where nothing fits it is one that takes as little
+ * memory as can be. */
+struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *base,
                                      struct obscura_choice *choice);
+/* Takes the draft over: into the pool, unless it does not fit or one like it is there. */
+struct obscura_pool {
+  struct obscura_draft **drafts; /* [n], each owned */
+  int32_t n, room;
+};
+void obscura_pool_add(struct obscura_pool *pool, const struct obscura *x, struct obscura_draft **draft);
+/* obscura_look.c: adds what is fast by its quick time under the limits of x->request, where swaps says so with blocks
+ * that leave. */
+void obscura_look(struct obscura *x, const struct plan_stage *base, bool swaps, struct obscura_pool *pool);
 /* Chooses what a stage evicts and discards for its limit. False when it does not fit with all. */
 bool obscura_settle_stage(struct obscura *x, struct obscura_draft *draft, int32_t stage, bool swaps);
 /* obscura_climb.c: looks for better boundaries and for better counts of forwards ahead, each stage by itself, around

@@ -1,7 +1,11 @@
-/* Beyond the paper, by time alone. Every stage discards just what its own limit asks for, recomputation need not wait
- * for its gradient, any number of stages may run any number of forwards further ahead, and layers move between any two
- * stages as long as that helps; where blocks may leave, they leave instead of being discarded. What looks best by the
- * quick time of a draft is then judged by the request's evaluation.
+/* Beyond the paper, by time alone. Recomputation need not wait for its gradient, and what looks best by the quick time
+ * of a draft is judged by the request's evaluation.
+ *
+ * More memory or a faster link must not make a plan slower, but a search that knows the limit ends up somewhere else
+ * with every limit. Drafts are therefore looked for at fixed limits, so many to a doubling, and with fixed times of
+ * copies; what is found there for the limits around the request's is fitted to the request's and judged. A draft fitted
+ * to more memory discards less and takes no longer, and a higher limit has no fewer drafts to choose among but those
+ * looked for far below it.
  */
 #include <math.h>
 #include <string.h>
@@ -9,179 +13,135 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "planner/obscura/obscura.h"
-#include "planner/partition_auto.h"
 
-enum { SHORTLIST = 4, MOST_REST = 3 };
+/* Fixed limits: PER_DOUBLING to a doubling, those from BELOW below the request's to ABOVE above it are looked at. Times
+ * of copies: two to a doubling. LARGE: actions of a step from which on a look takes too long to be taken often; then
+ * there is one, with the request's own limits. */
+enum { PER_DOUBLING = 16, BELOW = 3, ABOVE = 1, COPIES_PER_DOUBLING = 2, LARGE = 16000 };
 
-struct list {
-  struct obscura_draft *drafts[SHORTLIST]; /* ascending by seconds */
-  int n;
-};
+/* ---- pools ---- */
 
-/* Takes the draft over. Among drafts of equal time the first stays: it runs less far ahead. */
-static void add(struct list *list, struct obscura_draft *draft) {
-  int at = list->n;
-  while (at > 0 && list->drafts[at - 1]->seconds > draft->seconds) at--;
-  bool known = at > 0 && list->drafts[at - 1]->seconds >= draft->seconds * (1 - 1e-9);
-  if (at == SHORTLIST || known || isinf(draft->seconds)) {
-    obscura_draft_destroy(&draft);
+/* True when both drafts follow the same rules, whatever they discard. */
+static bool is_alike(const struct obscura *x, const struct obscura_draft *a, const struct obscura_draft *b) {
+  size_t n = (size_t)x->n_stages;
+  return a->beta == b->beta && a->rest == b->rest && a->tier == b->tier &&
+         !memcmp(a->stages, b->stages, sizeof *a->stages * n) &&
+         !memcmp(a->warm_up, b->warm_up, sizeof *a->warm_up * n);
+}
+
+void obscura_pool_add(struct obscura_pool *pool, const struct obscura *x, struct obscura_draft **draft) {
+  bool known = isinf((*draft)->seconds);
+  for (int32_t i = 0; i < pool->n && !known; i++) known = is_alike(x, pool->drafts[i], *draft);
+  if (known) {
+    obscura_draft_destroy(draft);
     return;
   }
-  if (list->n == SHORTLIST)
-    obscura_draft_destroy(&list->drafts[SHORTLIST - 1]);
-  else
-    list->n++;
-  memmove(&list->drafts[at + 1], &list->drafts[at], sizeof draft * (size_t)(list->n - 1 - at));
-  list->drafts[at] = draft;
+  if (pool->n == pool->room) {
+    pool->room = 2 * pool->room + 16;
+    pool->drafts = mem_resize(pool->drafts, sizeof *pool->drafts * (size_t)pool->room);
+  }
+  pool->drafts[pool->n++] = *draft;
+  *draft = NULL;
 }
 
-/* ---- what a draft discards or evicts ---- */
+/* ---- fixed limits ---- */
 
-/* Lets as few blocks of the stage leave as possible so that nothing need be discarded; all that may leave do when
- * that is not enough. */
-static void choose_evicted(const struct obscura *x, struct obscura_draft *d, int32_t s) {
-  int32_t most = d->warm_up[s] - d->rest;
-  for (d->lambda[s] = 0; d->lambda[s] < most; d->lambda[s] += d->lambda[s] ? 1 : 3)
-    if (obscura_get_discard(x, d, s) == 0) return;
-  if (obscura_get_discard(x, d, s) != 0 && most > 2) d->lambda[s] = most;
-  if (most <= 2) d->lambda[s] = 0;
+/* Returns the least limit of a rank, INT64_MAX: there is none. */
+static int64_t get_least_limit(const struct obscura *x) {
+  int64_t least = INT64_MAX;
+  for (int32_t r = 0; r < x->request->n_ranks; r++) {
+    int64_t limit = planner_get_limit(x->request, r);
+    if (limit < least) least = limit;
+  }
+  return least;
 }
 
-bool obscura_settle_stage(struct obscura *x, struct obscura_draft *d, int32_t s, bool swaps) {
-  d->lambda[s] = 0;
-  if (swaps && obscura_may_leave(x, s)) choose_evicted(x, d, s);
-  return obscura_fit_stages(x, d, s, s + 1);
+/* Looks with all limits and all times of copies multiplied. */
+static void look_at(const struct obscura *x, const struct plan_stage *base, bool swaps, double limits, double copies,
+                    struct obscura_pool *pool) {
+  struct obscura y = *x;
+  struct plan_request request = *x->request;
+  int64_t *scaled = MEM_NEW(int64_t, request.n_ranks);
+  for (int32_t r = 0; r < request.n_ranks; r++) {
+    int64_t limit = planner_get_limit(x->request, r);
+    scaled[r] = limit == INT64_MAX ? limit : (int64_t)(limits * (double)limit);
+  }
+  request.device_limit = scaled;
+  y.request = &request;
+  y.copy_factor = copies;
+  obscura_look(&y, base, swaps, pool);
+  mem_free(scaled);
 }
 
-/* Chooses what the draft evicts and discards for its limits, and sets its quick time; INFINITY when it does not fit. */
-static void settle(struct obscura *x, struct obscura_draft *d, bool swaps) {
+/* Returns the seconds of the copy of a whole block of the first stage; 0: none leaves. */
+static double get_copy(const struct obscura *x, const struct plan_stage *base) {
+  struct obscura_draft *d = obscura_draft_create(x, base);
+  d->beta = 1;
+  double seconds = obscura_get_transfer(x, d, 0);
+  obscura_draft_destroy(&d);
+  return seconds;
+}
+
+static void look_around(const struct obscura *x, const struct plan_stage *base, bool swaps, struct obscura_pool *pool) {
+  int64_t limit = get_least_limit(x);
+  double copy = swaps ? get_copy(x, base) : 0, slower = 1;
+  if (limit == INT64_MAX || limit <= 0 || 3 * (int64_t)x->n_stages * x->n_micro > LARGE) {
+    look_at(x, base, swaps, 1, 1, pool);
+    return;
+  }
+  int first = (int)floor(log2((double)limit) * PER_DOUBLING);
+  if (copy > 0) slower = exp2(ceil(log2(copy) * COPIES_PER_DOUBLING) / COPIES_PER_DOUBLING) / copy;
+  for (int k = -BELOW; k <= ABOVE; k++)
+    look_at(x, base, swaps, exp2((double)(first + k) / PER_DOUBLING) / (double)limit, slower, pool);
+  for (int k = -1; k <= 0 && copy > 0; k++)
+    look_at(x, base, swaps, exp2((double)(first + k) / PER_DOUBLING) / (double)limit,
+            slower * exp2(1.0 / COPIES_PER_DOUBLING), pool);
+}
+
+/* ---- judging ---- */
+
+static void settle(struct obscura *x, struct obscura_draft *d) {
   bool fits = true;
-  for (int32_t s = 0; s < x->n_stages; s++) fits = obscura_settle_stage(x, d, s, swaps) && fits;
+  for (int32_t s = 0; s < x->n_stages; s++) fits = obscura_settle_stage(x, d, s, d->beta > 0) && fits;
   d->seconds = fits ? obscura_draft_time(x, d) : INFINITY;
 }
-
-/* Returns the part of a block of activations, 0 to 1, whose transfer is hidden by the work on a micro-batch, on the
- * stage where that part is least. */
-static double get_hidden_part(const struct obscura *x, struct obscura_draft *d) {
-  double part = 1;
-  d->beta = 1;
-  for (int32_t s = 0; s < x->n_stages; s++) {
-    double transfer = obscura_get_transfer(x, d, s), pass = d->needs[s].forward + d->needs[s].backward;
-    if (transfer > pass) part = fmin(part, pass / transfer);
-  }
-  return part;
-}
-
-/* ---- how far stages run ahead ---- */
-
-static void run_ahead(const struct obscura *x, struct obscura_draft *d, int32_t n, int32_t more) {
-  obscura_draft_order(x, d, 0, PARAMS_OBSCURA_STEPS_REFINED);
-  d->n_adjusted = more > 0 ? n : 0;
-  for (int32_t s = 0; s < d->n_adjusted; s++) {
-    int32_t ahead = x->n_stages - s + more;
-    d->warm_up[s] = d->steady[s] = d->needs[s].copies = ahead < x->n_micro ? ahead : x->n_micro;
-  }
-}
-
-/* Returns the next number to try, of stages or of forwards ahead: every number in a short pipeline, at growing
- * distances in a long one. */
-static int32_t step_on(const struct obscura *x, int32_t value) {
-  return value < 8 ? value + 1 : x->n_stages <= 64 ? value + value / 4 : 2 * value;
-}
-
-static void try_orders(struct obscura *x, const struct plan_stage *stages, double beta, int32_t rest,
-                       struct list *list) {
-  for (int32_t n = 0; n < x->n_stages; n = step_on(x, n)) {
-    int32_t most = 2 * (x->n_stages - n);
-    for (int32_t more = n ? 1 : 0; more <= (n ? most : 0); more = step_on(x, more)) {
-      struct obscura_draft *d = obscura_draft_create(x, stages);
-      d->beta = beta;
-      d->rest = rest;
-      run_ahead(x, d, n, more);
-      settle(x, d, beta > 0);
-      add(list, d);
-    }
-  }
-}
-
-/* ---- layers ---- */
-
-static double get_pass(const struct obscura_draft *d, int32_t s) {
-  return d->needs[s].forward + d->needs[s].backward + d->recompute[s];
-}
-
-static int32_t find_slowest(const struct obscura *x, const struct obscura_draft *d) {
-  int32_t slowest = 0;
-  for (int32_t s = 1; s < x->n_stages; s++)
-    if (get_pass(d, s) > get_pass(d, slowest)) slowest = s;
-  return slowest;
-}
-
-/* Returns the stage with the shortest pass among those not yet asked; -1: none is shorter than `most`. */
-static int32_t find_fastest(const struct obscura *x, const struct obscura_draft *d, double most, const bool *asked) {
-  int32_t fastest = -1;
-  for (int32_t s = 0; s < x->n_stages; s++)
-    if (!asked[s] && get_pass(d, s) < (fastest < 0 ? most : get_pass(d, fastest))) fastest = s;
-  return fastest;
-}
-
-/* Returns the best of the drafts in which stage `from` gives a layer to one of the fastest stages. */
-static struct obscura_draft *move_best(struct obscura *x, const struct obscura_draft *d, int32_t from) {
-  enum { ASKED = 4 };
-  struct obscura_draft *best = NULL;
-  struct plan_stage *stages = MEM_NEW(struct plan_stage, x->n_stages);
-  bool *asked = MEM_NEW(bool, x->n_stages);
-  for (int k = 0; k < ASKED; k++) {
-    int32_t to = find_fastest(x, d, get_pass(d, from), asked);
-    if (to < 0) break;
-    asked[to] = true;
-    memcpy(stages, d->stages, sizeof *stages * (size_t)x->n_stages);
-    if (!obscura_move_layer(stages, from, to)) break;
-    struct obscura_draft *moved = obscura_draft_dup(x, d);
-    obscura_draft_cut(x, moved, stages);
-    settle(x, moved, d->beta > 0);
-    obscura_draft_keep(&moved, &best);
-  }
-  mem_free(asked);
-  mem_free(stages);
-  return best;
-}
-
-/* Moves layers from the slowest stage as long as that helps. */
-static void balance(struct obscura *x, struct obscura_draft **draft) {
-  if (x->request->partition.kind != PARAMS_CUT_AUTO) return;
-  for (int32_t moves = 0; moves < x->n_stages; moves++) {
-    struct obscura_draft *moved = move_best(x, *draft, find_slowest(x, *draft));
-    if (!moved) return;
-    if (moved->seconds >= (*draft)->seconds * (1 - 1e-9)) {
-      obscura_draft_destroy(&moved);
-      return;
-    }
-    obscura_draft_destroy(draft);
-    *draft = moved;
-  }
-}
-
-/* ---- the whole ---- */
 
 /* Evaluates the draft on the simulator. When it needs more memory than estimated, discards or evicts more and tries
  * again. */
 static void judge(struct obscura *x, struct obscura_draft *draft, struct obscura_draft **best) {
   enum { TRIES = 4 };
   int tries = 0;
-  while (obscura_draft_evaluate(x, draft) && ++tries < TRIES) settle(x, draft, draft->beta > 0);
+  while (obscura_draft_evaluate(x, draft) && ++tries < TRIES) settle(x, draft);
   obscura_draft_keep(&draft, best);
 }
 
-static void judge_list(struct obscura *x, struct list *list, struct obscura_draft **best) {
-  for (int i = 0; i < list->n; i++) {
-    if (i < 2) balance(x, &list->drafts[i]);
-    if (list->drafts[i]->seconds < (*best)->seconds)
-      judge(x, list->drafts[i], best);
-    else /* its blocks and updates only take more */
-      obscura_draft_destroy(&list->drafts[i]);
+/* Fits the drafts to the request's limits and judges them. The pool is empty then. */
+static void judge_pool(struct obscura *x, struct obscura_pool *pool, struct obscura_draft **best) {
+  for (int32_t i = 0; i < pool->n; i++) {
+    struct obscura_draft *d = pool->drafts[i];
+    settle(x, d);
+    if (d->seconds < (*best)->seconds) /* its blocks and updates only take more */
+      judge(x, d, best);
+    else
+      obscura_draft_destroy(&d);
   }
-  list->n = 0;
+  mem_free(pool->drafts);
+  *pool = (struct obscura_pool){.n = 0};
+}
+
+/* Searches with one means; by the request's own limits where nothing fits otherwise. */
+static void search_with(struct obscura *x, const struct plan_stage *base, bool swaps, enum plan_tier tier,
+                        struct obscura_draft **best) {
+  struct obscura_pool pool = {.n = 0};
+  enum plan_tier before = x->tier;
+  x->tier = tier;
+  look_around(x, base, swaps, &pool);
+  judge_pool(x, &pool, best);
+  if (isinf((*best)->seconds)) {
+    look_at(x, base, swaps, 1, 1, &pool);
+    judge_pool(x, &pool, best);
+  }
+  x->tier = before;
 }
 
 /* Halves the range of each stage's number of micro-batches that recompute, by the peak of its rank with the number
@@ -228,62 +188,6 @@ static void spare_micro(struct obscura *x, struct obscura_draft **best) {
   if (takes) *best = d;
 }
 
-/* Partitions to begin with. */
-enum { MOST_SEEDS = 4 };
-struct seeds {
-  struct plan_stage *stages[MOST_SEEDS];
-  int n;
-};
-
-static void add_seed(const struct obscura *x, const struct plan_stage *stages, struct seeds *seeds) {
-  size_t bytes = sizeof *stages * (size_t)x->n_stages;
-  for (int i = 0; i < seeds->n; i++)
-    if (!memcmp(seeds->stages[i], stages, bytes)) return;
-  seeds->stages[seeds->n] = MEM_NEW(struct plan_stage, x->n_stages);
-  memcpy(seeds->stages[seeds->n++], stages, bytes);
-}
-
-/* Lists the paper's partition, the one by cost, the rival's, and the one that fits if any does. */
-static void list_seeds(const struct obscura *x, const struct plan_stage *paper, const struct plan_stage *rival,
-                       struct seeds *seeds) {
-  struct plan_stage *cut = MEM_NEW(struct plan_stage, x->n_stages);
-  add_seed(x, paper, seeds);
-  if (x->request->partition.kind == PARAMS_CUT_AUTO) {
-    if (partition_make_auto(x->request, cut))
-      error_clear();
-    else
-      add_seed(x, cut, seeds);
-    if (rival) add_seed(x, rival, seeds);
-    if (obscura_cut_least(x, cut)) add_seed(x, cut, seeds);
-  }
-  mem_free(cut);
-}
-
-/* rest: blocks that stay at least where some leave, the fewer the less time there is for those on their way. */
-static void search_seeds(struct obscura *x, const struct seeds *seeds, bool swaps, int32_t rest,
-                         struct obscura_draft **best) {
-  struct list list = {.n = 0};
-  for (int i = 0; i < seeds->n; i++) {
-    double part = 0;
-    if (swaps) {
-      struct obscura_draft *d = obscura_draft_create(x, seeds->stages[i]);
-      part = x->options.beta == PARAMS_AUTO ? get_hidden_part(x, d) : x->options.beta;
-      obscura_draft_destroy(&d);
-    }
-    try_orders(x, seeds->stages[i], part, rest, &list);
-  }
-  judge_list(x, &list, best);
-}
-
-/* Searches with blocks that leave to one tier. */
-static void search_blocks(struct obscura *x, const struct seeds *seeds, enum plan_tier tier,
-                          struct obscura_draft **best) {
-  enum plan_tier before = x->tier;
-  x->tier = tier;
-  for (int32_t rest = 0; rest <= MOST_REST && obscura_may_swap(x); rest++) search_seeds(x, seeds, true, rest, best);
-  x->tier = before;
-}
-
 /* Makes a draft of 1F1B that discards and evicts all it can, for the message of a refusal when nothing fits. */
 static struct obscura_draft *make_least(struct obscura *x, const struct plan_stage *stages) {
   struct obscura_draft *d = obscura_draft_create(x, stages);
@@ -297,19 +201,6 @@ static struct obscura_draft *make_least(struct obscura *x, const struct plan_sta
   return d;
 }
 
-static bool leaves(const struct obscura *x, const struct obscura_draft *d) {
-  for (int32_t s = 0; s < x->n_stages; s++)
-    if (d->lambda[s] > 0) return true;
-  return false;
-}
-
-/* Climbs from the draft, and judges what is found. */
-static void climb(struct obscura *x, bool swaps, struct obscura_draft **best) {
-  if (isinf((*best)->seconds) || (swaps && !leaves(x, *best))) return;
-  struct obscura_draft *found = obscura_climb(x, *best, swaps);
-  judge(x, found, best);
-}
-
 /* Refines the draft where it is faster than the one before. */
 static void refine(struct obscura *x, const struct obscura_draft *best, double *before, struct obscura_choice *choice) {
   if (best->seconds < *before) obscura_refine(x, best, choice);
@@ -318,27 +209,26 @@ static void refine(struct obscura *x, const struct obscura_draft *best, double *
 
 /* Each means is searched after those before it and what they find stays a candidate: with one more means allowed no
  * plan is slower. */
-struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *rival,
+struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *base,
                                      struct obscura_choice *choice) {
   struct obscura_draft *best = paper;
   double before = INFINITY;
-  struct seeds seeds = {.n = 0};
-  list_seeds(x, paper->stages, rival, &seeds);
-  search_seeds(x, &seeds, false, 0, &best);
-  climb(x, false, &best);
+  bool swaps = obscura_may_swap(x);
+  search_with(x, base, false, x->tier, &best);
   refine(x, best, &before, choice);
-  search_blocks(x, &seeds, x->tier, &best);
-  climb(x, true, &best);
+  if (swaps) search_with(x, base, true, x->tier, &best);
   refine(x, best, &before, choice);
-  if (x->request->params->pipeline.swap_tier == PARAMS_SWAP_TIER_AUTO && obscura_links_are_faster(x, seeds.stages[0]))
-    search_blocks(x, &seeds, PLAN_TIER_RANK, &best);
+  if (swaps && x->request->params->pipeline.swap_tier == PARAMS_SWAP_TIER_AUTO && obscura_links_are_faster(x, base))
+    search_with(x, base, true, PLAN_TIER_RANK, &best);
   refine(x, best, &before, choice);
   obscura_refine_cuts(x, choice);
   if (x->request->recompute_ops) spare_micro(x, &best);
   if (isinf(best->seconds)) {
+    struct plan_stage *least = MEM_NEW(struct plan_stage, x->n_stages);
+    bool cut = x->request->partition.kind == PARAMS_CUT_AUTO && obscura_cut_least(x, least);
     obscura_draft_destroy(&best);
-    best = make_least(x, seeds.stages[seeds.n - 1]);
+    best = make_least(x, cut ? least : base);
+    mem_free(least);
   }
-  for (int i = 0; i < seeds.n; i++) mem_free(seeds.stages[i]);
   return best;
 }

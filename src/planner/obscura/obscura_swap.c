@@ -94,8 +94,8 @@ double obscura_get_transfer(const struct obscura *x, const struct obscura_draft 
                                                 *stage_needs_get_micro(x->needs));
   int32_t rank = planner_get_rank(x->request, s);
   if (d->tier == PLAN_TIER_RANK)
-    return cost_get_block(x->request->cost, rank, obscura_get_peer(x, d, s), (int64_t)bytes, d->beta);
-  return cost_get_copy(x->request->cost, rank, (int64_t)bytes, d->beta);
+    return x->copy_factor * cost_get_block(x->request->cost, rank, obscura_get_peer(x, d, s), (int64_t)bytes, d->beta);
+  return x->copy_factor * cost_get_copy(x->request->cost, rank, (int64_t)bytes, d->beta);
 }
 
 /* ---- when ---- */

@@ -33,7 +33,8 @@ static void open_planning(struct obscura *x, const struct plan_request *request)
                                                                                              : PLAN_TIER_HOST,
                         .n_stages = request->n_stages,
                         .n_micro = request->n_micro,
-                        .n_layers = request->model->n_layers};
+                        .n_layers = request->model->n_layers,
+                        .copy_factor = 1};
   x->needs = stage_needs_create(request);
   x->menus = MEM_NEW(struct stage_menu *, x->n_stages);
   for (int32_t s = 0; s < x->n_stages; s++) {
@@ -156,8 +157,7 @@ static int choose_best(struct obscura *x, const struct plan_stage *stages, struc
     obscura_draft_keep(&early, &paper);
   }
   obscura_find_rival(x, &rival);
-  struct plan_stage *cut = rival.plan && rival.plan->n_stages == x->n_stages ? rival.plan->stages : NULL;
-  struct obscura_draft *draft = obscura_search(x, paper, cut, &own);
+  struct obscura_draft *draft = obscura_search(x, paper, stages, &own);
   status = obscura_draft_build(x, draft, plan);
   if (!status && x->request->simulate && isfinite(draft->seconds)) {
     obscura_choice_offer(&own, x, *plan, NULL);
