@@ -168,9 +168,11 @@ struct obscura_pool {
   struct obscura_draft **drafts; /* [n], each owned */
   int32_t n, room;
 };
-void obscura_pool_add(struct obscura_pool *pool, const struct obscura *x, struct obscura_draft **draft);
-/* obscura_look.c: adds what is fast by its quick time under the limits of x->request, where swaps says so with blocks
- * that leave. */
+void obscura_pool_add(struct obscura_pool *pool, const struct obscura *x, struct obscura_draft *draft);
+/* Evaluates the draft, with more discarded or evicted where it takes more memory than estimated. Keeps it in *best (may
+ * be NULL) if it is faster, else destroys it. */
+void obscura_judge(struct obscura *x, struct obscura_draft *draft, struct obscura_draft **best);
+/* obscura_look.c: adds the fastest that it finds for x->request, where swaps says so with blocks that leave. */
 void obscura_look(struct obscura *x, const struct plan_stage *base, bool swaps, struct obscura_pool *pool);
 /* Chooses what a stage evicts and discards for its limit. False when it does not fit with all. */
 bool obscura_settle_stage(struct obscura *x, struct obscura_draft *draft, int32_t stage, bool swaps);

@@ -1,6 +1,7 @@
 /* Looks for drafts that are fast by their quick time: on several partitions, any number of stages run any number of
  * forwards further ahead, every stage discards just what its own limit asks for, and where blocks may leave, they leave
- * instead of being discarded; the best get better by layers that move between stages.
+ * instead of being discarded; the best get better by layers that move between stages. The fastest are judged by the
+ * request's evaluation, and the fastest of those is climbed from.
  */
 #include <math.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "planner/obscura/obscura.h"
 #include "planner/partition_auto.h"
 
-enum { SHORTLIST = 2, MOST_REST = 3 };
+enum { SHORTLIST = 4, MOST_REST = 3 };
 
 struct list {
   struct obscura_draft *drafts[SHORTLIST]; /* ascending by seconds */
@@ -201,14 +202,14 @@ static double choose_part(const struct obscura *x, const struct plan_stage *stag
   return part;
 }
 
-/* Adds the best of the list, with its layers balanced, and empties it. Keeps a copy of the best of all lists. */
-static void keep_best(struct obscura *x, struct list *list, struct obscura_pool *pool, struct obscura_draft **best) {
+static void judge_list(struct obscura *x, struct list *list, struct obscura_draft **best) {
   enum { BALANCED = 2 };
-  for (int i = 0; i < list->n && i < BALANCED; i++) balance(x, &list->drafts[i]);
   for (int i = 0; i < list->n; i++) {
-    struct obscura_draft *copy = obscura_draft_dup(x, list->drafts[i]);
-    obscura_draft_keep(&copy, best);
-    obscura_pool_add(pool, x, &list->drafts[i]);
+    if (i < BALANCED) balance(x, &list->drafts[i]);
+    if (!*best || list->drafts[i]->seconds < (*best)->seconds)
+      obscura_judge(x, list->drafts[i], best);
+    else /* its blocks and updates only take more */
+      obscura_draft_destroy(&list->drafts[i]);
   }
   list->n = 0;
 }
@@ -221,11 +222,14 @@ void obscura_look(struct obscura *x, const struct plan_stage *base, bool swaps, 
   for (int32_t rest = 0; rest <= (swaps ? MOST_REST : 0); rest++) {
     for (int i = 0; i < seeds.n; i++)
       try_orders(x, seeds.stages[i], swaps ? choose_part(x, seeds.stages[i]) : 0, rest, &list);
-    keep_best(x, &list, pool, &best);
+    judge_list(x, &list, &best);
   }
-  if (best) {
+  if (best && isfinite(best->seconds)) {
     struct obscura_draft *climbed = obscura_climb(x, best, swaps);
-    obscura_pool_add(pool, x, &climbed);
+    obscura_pool_add(pool, x, obscura_draft_dup(x, best));
+    obscura_judge(x, climbed, &best);
+    obscura_pool_add(pool, x, best);
+    best = NULL;
   }
   obscura_draft_destroy(&best);
   for (int i = 0; i < seeds.n; i++) mem_free(seeds.stages[i]);

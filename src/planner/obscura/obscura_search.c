@@ -17,7 +17,7 @@
 /* Fixed limits: PER_DOUBLING to a doubling, those from BELOW below the request's to ABOVE above it are looked at. Times
  * of copies: two to a doubling. LARGE: actions of a step from which on a look takes too long to be taken often; then
  * there is one, with the request's own limits. */
-enum { PER_DOUBLING = 16, BELOW = 3, ABOVE = 1, COPIES_PER_DOUBLING = 2, LARGE = 16000 };
+enum { PER_DOUBLING = 32, BELOW = 1, ABOVE = 1, COPIES_PER_DOUBLING = 2, LARGE = 16000 };
 
 /* ---- pools ---- */
 
@@ -29,19 +29,18 @@ static bool is_alike(const struct obscura *x, const struct obscura_draft *a, con
          !memcmp(a->warm_up, b->warm_up, sizeof *a->warm_up * n);
 }
 
-void obscura_pool_add(struct obscura_pool *pool, const struct obscura *x, struct obscura_draft **draft) {
-  bool known = isinf((*draft)->seconds);
-  for (int32_t i = 0; i < pool->n && !known; i++) known = is_alike(x, pool->drafts[i], *draft);
+void obscura_pool_add(struct obscura_pool *pool, const struct obscura *x, struct obscura_draft *draft) {
+  bool known = isinf(draft->seconds);
+  for (int32_t i = 0; i < pool->n && !known; i++) known = is_alike(x, pool->drafts[i], draft);
   if (known) {
-    obscura_draft_destroy(draft);
+    obscura_draft_destroy(&draft);
     return;
   }
   if (pool->n == pool->room) {
     pool->room = 2 * pool->room + 16;
     pool->drafts = mem_resize(pool->drafts, sizeof *pool->drafts * (size_t)pool->room);
   }
-  pool->drafts[pool->n++] = *draft;
-  *draft = NULL;
+  pool->drafts[pool->n++] = draft;
 }
 
 /* ---- fixed limits ---- */
@@ -93,9 +92,6 @@ static void look_around(const struct obscura *x, const struct plan_stage *base, 
   if (copy > 0) slower = exp2(ceil(log2(copy) * COPIES_PER_DOUBLING) / COPIES_PER_DOUBLING) / copy;
   for (int k = -BELOW; k <= ABOVE; k++)
     look_at(x, base, swaps, exp2((double)(first + k) / PER_DOUBLING) / (double)limit, slower, pool);
-  for (int k = -1; k <= 0 && copy > 0; k++)
-    look_at(x, base, swaps, exp2((double)(first + k) / PER_DOUBLING) / (double)limit,
-            slower * exp2(1.0 / COPIES_PER_DOUBLING), pool);
 }
 
 /* ---- judging ---- */
@@ -106,9 +102,7 @@ static void settle(struct obscura *x, struct obscura_draft *d) {
   d->seconds = fits ? obscura_draft_time(x, d) : INFINITY;
 }
 
-/* Evaluates the draft on the simulator. When it needs more memory than estimated, discards or evicts more and tries
- * again. */
-static void judge(struct obscura *x, struct obscura_draft *draft, struct obscura_draft **best) {
+void obscura_judge(struct obscura *x, struct obscura_draft *draft, struct obscura_draft **best) {
   enum { TRIES = 4 };
   int tries = 0;
   while (obscura_draft_evaluate(x, draft) && ++tries < TRIES) settle(x, draft);
@@ -121,7 +115,7 @@ static void judge_pool(struct obscura *x, struct obscura_pool *pool, struct obsc
     struct obscura_draft *d = pool->drafts[i];
     settle(x, d);
     if (d->seconds < (*best)->seconds) /* its blocks and updates only take more */
-      judge(x, d, best);
+      obscura_judge(x, d, best);
     else
       obscura_draft_destroy(&d);
   }
