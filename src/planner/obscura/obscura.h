@@ -46,6 +46,7 @@ struct obscura_draft {
   bool early;                /* recomputation does not wait for its gradient */
   int64_t *margin;           /* [n_stages] bytes that evaluated plans took beyond the draft's estimate */
   double seconds;            /* of a step, estimated or evaluated */
+  double limits;             /* in a pool: the part of the request's limits that it was judged with */
 };
 
 /* The fastest of the plans that were offered, as it was evaluated. */

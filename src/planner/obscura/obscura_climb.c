@@ -11,7 +11,7 @@
 #include "planner/obscura/obscura.h"
 
 /* BUDGET: actions whose times are found in one annealing. */
-enum { BUDGET = 6000000, MOST_STEPS = 6000 };
+enum { BUDGET = 1500000, MOST_STEPS = 2000 };
 /* The chance of a slower step falls from FIRST to LAST of the time at the start. */
 static const double FIRST = 0.01, LAST = 0.0001;
 

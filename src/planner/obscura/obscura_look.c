@@ -11,7 +11,7 @@
 #include "planner/obscura/obscura.h"
 #include "planner/partition_auto.h"
 
-enum { SHORTLIST = 4, MOST_REST = 3 };
+enum { SHORTLIST = 3, MOST_REST = 3 };
 
 struct list {
   struct obscura_draft *drafts[SHORTLIST]; /* ascending by seconds */
@@ -214,11 +214,24 @@ static void judge_list(struct obscura *x, struct list *list, struct obscura_draf
   list->n = 0;
 }
 
+/* Tries what was found for lower limits: as it is, and fitted to these. */
+static void try_pool(struct obscura *x, const struct obscura_pool *pool, struct list *list,
+                     struct obscura_draft **best) {
+  for (int32_t i = 0; i < pool->n; i++) {
+    struct obscura_draft *same = obscura_draft_dup(x, pool->drafts[i]), *d = obscura_draft_dup(x, same);
+    obscura_draft_keep(&same, best);
+    settle(x, d, d->beta > 0);
+    add(list, d);
+  }
+}
+
 void obscura_look(struct obscura *x, const struct plan_stage *base, bool swaps, struct obscura_pool *pool) {
   struct seeds seeds = {.n = 0};
   struct list list = {.n = 0};
   struct obscura_draft *best = NULL;
   list_seeds(x, base, &seeds);
+  try_pool(x, pool, &list, &best);
+  judge_list(x, &list, &best);
   for (int32_t rest = 0; rest <= (swaps ? MOST_REST : 0); rest++) {
     for (int i = 0; i < seeds.n; i++)
       try_orders(x, seeds.stages[i], swaps ? choose_part(x, seeds.stages[i]) : 0, rest, &list);

@@ -17,7 +17,7 @@
 /* Fixed limits: PER_DOUBLING to a doubling, those from BELOW below the request's to ABOVE above it are looked at. Times
  * of copies: two to a doubling. LARGE: actions of a step from which on a look takes too long to be taken often; then
  * there is one, with the request's own limits. */
-enum { PER_DOUBLING = 32, BELOW = 1, ABOVE = 1, COPIES_PER_DOUBLING = 2, LARGE = 16000 };
+enum { PER_DOUBLING = 32, BELOW = 4, ABOVE = 1, COPIES_PER_DOUBLING = 2, LARGE = 16000 };
 
 /* ---- pools ---- */
 
@@ -68,7 +68,9 @@ static void look_at(const struct obscura *x, const struct plan_stage *base, bool
   request.device_limit = scaled;
   y.request = &request;
   y.copy_factor = copies;
+  int32_t before = pool->n;
   obscura_look(&y, base, swaps, pool);
+  for (int32_t i = before; i < pool->n; i++) pool->drafts[i]->limits = limits;
   mem_free(scaled);
 }
 
@@ -109,16 +111,38 @@ void obscura_judge(struct obscura *x, struct obscura_draft *draft, struct obscur
   obscura_draft_keep(&draft, best);
 }
 
+/* The margins that a draft has learnt may be more than it needs: what it takes beyond its estimate changes with what it
+ * discards. Halves them as long as it still fits. */
+static void tighten(struct obscura *x, struct obscura_draft **best) {
+  enum { TRIES = 4 };
+  double part = 0.5;
+  for (int t = 0; t < TRIES && isfinite((*best)->seconds); t++, part /= 2) {
+    struct obscura_draft *d = obscura_draft_dup(x, *best);
+    int64_t all = 0;
+    for (int32_t s = 0; s < x->n_stages; s++) all += d->margin[s] -= (int64_t)(part * (double)d->margin[s]);
+    settle(x, d);
+    if (all > 0 && d->seconds < (*best)->seconds && !obscura_draft_evaluate(x, d))
+      obscura_draft_keep(&d, best);
+    else
+      obscura_draft_destroy(&d);
+  }
+}
+
 /* Fits the drafts to the request's limits and judges them. The pool is empty then. */
 static void judge_pool(struct obscura *x, struct obscura_pool *pool, struct obscura_draft **best) {
   for (int32_t i = 0; i < pool->n; i++) {
     struct obscura_draft *d = pool->drafts[i];
+    if (d->limits <= 1) {
+      struct obscura_draft *same = obscura_draft_dup(x, d); /* what fits into less has been evaluated */
+      obscura_draft_keep(&same, best);
+    }
     settle(x, d);
     if (d->seconds < (*best)->seconds) /* its blocks and updates only take more */
       obscura_judge(x, d, best);
     else
       obscura_draft_destroy(&d);
   }
+  tighten(x, best);
   mem_free(pool->drafts);
   *pool = (struct obscura_pool){.n = 0};
 }
