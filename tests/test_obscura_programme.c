@@ -246,6 +246,7 @@ static void open_programme(struct programme_case *c, int32_t p, int32_t n_adjust
                           .n_stages = p,
                           .n_micro = m,
                           .n_layers = model->n_layers,
+                          .copy_factor = 1,
                           .needs = stage_needs_create(&c->request),
                           .menus = MEM_NEW(struct stage_menu *, p),
                           .memos = MEM_NEW(struct obscura_memo, model->n_layers)};
