@@ -100,7 +100,8 @@ bool dag_is_block(const struct dag_node *node) {
 void dag_describe_node(const struct dag_node *node, char *text, size_t size) {
   const char *end = dag_is_send(node) ? "to" : "from";
   char stage[32] = "", micro[32] = "", layer[32] = "", peer[32] = "";
-  if (node->layer < 0 && node->stage >= 0) snprintf(stage, sizeof stage, " stage %d", (int)node->stage);
+  if ((node->layer < 0 || node->micro >= 0) && node->stage >= 0)
+    snprintf(stage, sizeof stage, " stage %d", (int)node->stage);
   if (node->micro >= 0) snprintf(micro, sizeof micro, " micro-batch %d", (int)node->micro);
   if (node->layer >= 0) snprintf(layer, sizeof layer, " layer %d", (int)node->layer);
   if (node->peer >= 0) snprintf(peer, sizeof peer, " %s rank %d", end, (int)node->peer);

@@ -56,7 +56,8 @@ struct model;
   X(BUFFER_D_OUTPUT, "d_output")             /* gradient that enters the backward (received or from this rank) */      \
   X(BUFFER_D_INPUT, "d_input")               /* gradient to be sent */                                                 \
   X(BUFFER_GRAD_WEIGHT, "grad_weight")       /* gradients kept from input pass to weight pass (split backward) */      \
-  X(BUFFER_WORK, "work")                     /* workspace of one compute node */
+  X(BUFFER_WORK, "work")                     /* workspace of one compute node */                                       \
+  X(BUFFER_D_HIDDEN, "d_hidden") /* gradients of the hidden states between the parts of a backward, two in turn */
 
 #define X(id, ...) id,
 enum buffer_kind { BUFFER_KINDS(X) BUFFER_KIND_COUNT };
@@ -64,7 +65,7 @@ enum buffer_kind { BUFFER_KINDS(X) BUFFER_KIND_COUNT };
 const char *buffer_kind_get_name(enum buffer_kind kind);
 
 struct dag_node {
-  int32_t rank, stage, micro, layer, peer; /* -1 where it does not apply */
+  int32_t rank, stage, micro, layer, peer; /* -1 where it does not apply; layer of a part of a pass: its first */
   int32_t position;                        /* in its stream on its rank */
   uint8_t kind, stream;
   int64_t bytes;                     /* moved */

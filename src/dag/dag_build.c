@@ -11,6 +11,7 @@ static void free_builder(struct dag_builder *b) {
   mem_free(b->ties);
   mem_free(b->forward);
   mem_free(b->rebuild);
+  mem_free(b->gradient);
   mem_free(b->input);
   mem_free(b->weight);
   mem_free(b->send_forward);

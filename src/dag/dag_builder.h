@@ -30,9 +30,10 @@ struct dag_builder {
 
   /* Nodes of (stage, micro-batch), -1 where there is none; see dag_builder_at. */
   int32_t *forward;       /* F */
-  int32_t *rebuild;       /* R */
-  int32_t *input;         /* B or I */
-  int32_t *weight;        /* B or W */
+  int32_t *rebuild;       /* R, where it has parts the first */
+  int32_t *gradient;      /* B or I, where it has parts the first: it takes the gradient of the stage's output */
+  int32_t *input;         /* B or I, where it has parts the last */
+  int32_t *weight;        /* B or W, where it has parts the last */
   int32_t *send_forward;  /* SF of this stage's output */
   int32_t *send_backward; /* SB of this stage's input gradient */
 
@@ -55,7 +56,7 @@ int64_t dag_builder_get_boundary(const struct dag_builder *b, int32_t stage, int
 
 /* The node that the gradient of a stage's output is received for: B or I, or the R that is glued to it. */
 static inline int32_t dag_builder_get_gradient_user(const struct dag_builder *b, size_t at) {
-  return b->rebuild[at] >= 0 && !b->plan->recompute_early ? b->rebuild[at] : b->input[at];
+  return b->rebuild[at] >= 0 && !b->plan->recompute_early ? b->rebuild[at] : b->gradient[at];
 }
 
 /* Returns what dag_measure_block returns, from the measurements of dag_moves_measure. */
@@ -73,7 +74,7 @@ int dag_nodes_make(struct dag_builder *b);
 
 /* The first compute node that needs what a stage keeps of a micro-batch. */
 static inline int32_t dag_builder_get_use(const struct dag_builder *b, size_t at) {
-  return b->rebuild[at] >= 0 ? b->rebuild[at] : b->input[at];
+  return b->rebuild[at] >= 0 ? b->rebuild[at] : b->gradient[at];
 }
 
 /* dag_moves.c: the bytes of all blocks. */

@@ -125,10 +125,45 @@ static void add_d_input(struct table *t, const struct unit *u, int32_t v) {
     add_buffer(t, BUFFER_D_OUTPUT, &before, u->enters, v, before.weight);
 }
 
+/* The last parts of a pass come first. What a part rebuilds lives until its own backward has ended, the gradients of
+ * hidden states between parts from the first part to the last. */
+static void add_part(struct table *t, const struct unit *u, int32_t v) {
+  const struct dag_builder *b = t->b;
+  const struct dag_node *n = &b->dag->nodes[v];
+  struct plan_part part = plan_get_part(b->plan, n->rank, n->position);
+  struct footprint_stage regions;
+  uint32_t *discarded = MEM_NEW(uint32_t, part.n_layers);
+  for (int32_t l = 0; l < part.n_layers; l++)
+    discarded[l] = plan_get_discarded(b->plan, part.first_layer + l, n->micro);
+  footprint_stage(b->model, part.first_layer, part.n_layers, b->shapes[b->shape_of[n->micro]].shape, discarded,
+                  b->plan->moved ? b->plan->moved + part.first_layer : NULL, &regions);
+  mem_free(discarded);
+  if (n->kind == NODE_R) {
+    int32_t backward = v + 1; /* of the same layers */
+    while (b->dag->nodes[backward].kind != NODE_B || b->dag->nodes[backward].stage != n->stage ||
+           b->dag->nodes[backward].micro != n->micro)
+      backward++;
+    add_buffer(t, BUFFER_REBUILD_INPUT, u, regions.rebuild_input, v, backward);
+    add_buffer(t, BUFFER_REBUILD_WEIGHT, u, regions.rebuild_weight, v, backward);
+    add_buffer(t, BUFFER_WORK, u, regions.work_rebuild, v, v);
+    return;
+  }
+  bool first = b->gradient[dag_builder_at(b, n->stage, n->micro)] == v, last = u->input == v;
+  if (first && !last)
+    add_buffer(t, BUFFER_D_HIDDEN, u, 2 * footprint_gradient(b->model, b->shapes[b->shape_of[n->micro]].shape), v,
+               u->input);
+  if (last) add_d_input(t, u, v);
+  add_buffer(t, BUFFER_WORK, u, regions.work_backward, v, v);
+}
+
 static void add_own(struct table *t, int32_t v) {
   const struct dag_node *n = &t->b->dag->nodes[v];
   if (n->micro < 0) return;
   struct unit u = get_unit(t, n->stage, n->micro);
+  if (n->layer >= 0) {
+    add_part(t, &u, v);
+    return;
+  }
   switch (n->kind) {
   case NODE_F:
     add_buffer(t, BUFFER_KEEP_INPUT, &u, u.regions->keep_input, v, u.input);

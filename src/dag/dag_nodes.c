@@ -123,6 +123,7 @@ static void make_tables(struct dag_builder *b) {
   int64_t n = (int64_t)b->plan->n_stages * b->plan->n_micro;
   b->forward = make_table(n);
   b->rebuild = make_table(n);
+  b->gradient = make_table(n);
   b->input = make_table(n);
   b->weight = make_table(n);
   b->send_forward = make_table(n);
@@ -154,7 +155,9 @@ static void add_actions(struct dag_builder *b, int32_t *next) {
       b->dag->nodes[v].micro = a->micro;
       size_t at = dag_builder_at(b, a->stage, a->micro);
       if (a->kind == NODE_F) b->forward[at] = v;
-      if (a->kind == NODE_R) b->rebuild[at] = v;
+      if (plan->n_parts > 0 && plan->parts[k].n_layers > 0) b->dag->nodes[v].layer = plan->parts[k].first_layer;
+      if (a->kind == NODE_R && b->rebuild[at] < 0) b->rebuild[at] = v;
+      if ((a->kind == NODE_B || a->kind == NODE_I) && b->gradient[at] < 0) b->gradient[at] = v;
       if (a->kind == NODE_B || a->kind == NODE_I) b->input[at] = v;
       if (a->kind == NODE_B || a->kind == NODE_W) b->weight[at] = v;
     }

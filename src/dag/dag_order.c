@@ -6,11 +6,11 @@
 #include "base/mem.h"
 #include "dag/dag_fuse.h"
 
-/* A full backward is its two passes; messages take no time. Lengths only need to put what is needed first first; any
- * give a correct order. */
+/* A full backward is its two passes; messages take no time. The last part of a pass stands for all. Lengths only need
+ * to put what is needed first first; any give a correct order. */
 static int64_t get_length(const struct plan *plan, const struct dag_node *node) {
   static const struct plan_pace usual = {.forward = 1, .input = 1, .weight = 1};
-  if (node->kind > NODE_W) return 0;
+  if (node->kind > NODE_W || node->layer > plan->stages[node->stage].first_layer) return 0;
   const struct plan_pace *pace = &plan->pace[node->stage];
   if (!pace->forward && !pace->rebuild && !pace->input && !pace->weight) pace = &usual;
   switch (node->kind) {

@@ -77,16 +77,27 @@ static double price_norm(const struct pricer *p, const struct dag_node *n) {
   return seconds;
 }
 
+/* A pass, or a part of one. */
+static double price_pass(struct pricer *p, const struct dag_node *n) {
+  struct stage_price price =
+      n->layer < 0 ? stage_prices_get(p->stages, n->stage, n->micro)
+                   : stage_prices_get_part(p->stages, n->stage, n->micro, plan_get_part(p->plan, n->rank, n->position));
+  switch ((enum node_kind)n->kind) {
+  case NODE_F: return price.forward;
+  case NODE_R: return price.recompute;
+  case NODE_I: return price.input;
+  case NODE_W: return price.weight;
+  default: return price.input + price.weight;
+  }
+}
+
 static double price_node(struct pricer *p, const struct dag_node *n) {
   switch ((enum node_kind)n->kind) {
-  case NODE_F: return stage_prices_get(p->stages, n->stage, n->micro).forward;
-  case NODE_R: return stage_prices_get(p->stages, n->stage, n->micro).recompute;
-  case NODE_I: return stage_prices_get(p->stages, n->stage, n->micro).input;
-  case NODE_W: return stage_prices_get(p->stages, n->stage, n->micro).weight;
-  case NODE_B: {
-    struct stage_price price = stage_prices_get(p->stages, n->stage, n->micro);
-    return price.input + price.weight;
-  }
+  case NODE_F:
+  case NODE_R:
+  case NODE_I:
+  case NODE_W:
+  case NODE_B: return price_pass(p, n);
   case NODE_U: return price_update(p, n);
   case NODE_SF: return price_message(p, n, n->stage);
   case NODE_SB: return price_message(p, n, n->stage - 1);

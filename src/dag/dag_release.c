@@ -52,8 +52,9 @@ static void find_pairs(const struct plan *plan, struct lists *lists) {
 static int32_t get_send(const struct dag_builder *b, int32_t v) {
   const struct dag_node *n = &b->dag->nodes[v];
   if (n->kind == NODE_F) return b->send_forward[dag_builder_at(b, n->stage, n->micro)];
-  if (n->kind == NODE_B || n->kind == NODE_I) return b->send_backward[dag_builder_at(b, n->stage, n->micro)];
-  return -1;
+  if (n->kind != NODE_B && n->kind != NODE_I) return -1;
+  size_t at = dag_builder_at(b, n->stage, n->micro);
+  return b->input[at] == v ? b->send_backward[at] : -1;
 }
 
 static const struct dag_node *get_producer(const struct dag_builder *b, int32_t send) {

@@ -58,25 +58,38 @@ void stage_prices_destroy(struct stage_prices **prices) {
   *prices = NULL;
 }
 
-static double sum_pass(const struct stage_prices *p, const struct plan_stage *stage, int32_t rank, enum pass pass,
+static double sum_pass(const struct stage_prices *p, struct plan_part part, int32_t rank, enum pass pass,
                        const struct micro_shape *micro) {
   double sum = 0;
-  for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++)
+  for (int32_t l = part.first_layer; l < part.first_layer + part.n_layers; l++)
     sum += cost_get_layer(p->cost, rank, l, pass, *micro);
   return sum * cost_get_share_factor(p->cost, pass, p->n_body[rank]);
 }
 
-static double sum_recompute(const struct stage_prices *p, int32_t s, int32_t rank, int32_t i) {
-  const struct plan_stage *stage = &p->plan->stages[s];
+static double sum_recompute(const struct stage_prices *p, struct plan_part part, int32_t rank, int32_t i) {
   const struct micro_shape *micro = &p->plan->micro[i];
   bool whole = cost_recomputes_whole(p->cost);
   double sum = 0;
-  if (!plan_recomputes(p->plan, s, i)) return 0;
-  for (int32_t l = stage->first_layer; l < stage->first_layer + stage->n_layers; l++) {
+  for (int32_t l = part.first_layer; l < part.first_layer + part.n_layers; l++) {
     uint32_t discarded = whole ? UINT32_MAX : plan_get_discarded(p->plan, l, i);
     sum += cost_get_recompute(p->cost, rank, l, discarded, *micro);
   }
   return sum * cost_get_recompute_share_factor(p->cost, p->n_body[rank]);
+}
+
+/* A stage without anything to rebuild takes no time for it, whatever its costs say of whole layers. */
+static struct stage_price sum_passes(const struct stage_prices *p, struct plan_part part, int32_t s, int32_t i) {
+  const struct micro_shape *micro = &p->plan->micro[i];
+  int32_t rank = plan_find_rank(p->plan, s, i);
+  return (struct stage_price){.forward = sum_pass(p, part, rank, PASS_FORWARD, micro),
+                              .recompute = plan_recomputes(p->plan, s, i) ? sum_recompute(p, part, rank, i) : 0,
+                              .input = sum_pass(p, part, rank, PASS_INPUT, micro),
+                              .weight = sum_pass(p, part, rank, PASS_WEIGHT, micro)};
+}
+
+struct stage_price stage_prices_get_part(struct stage_prices *prices, int32_t stage, int32_t micro,
+                                         struct plan_part part) {
+  return sum_passes(prices, part, stage, micro);
 }
 
 static struct answer *find_answer(struct stage_prices *p, int32_t s, int32_t i) {
@@ -88,10 +101,7 @@ static struct answer *find_answer(struct stage_prices *p, int32_t s, int32_t i) 
   *a = (struct answer){.rank = rank,
                        .shape = *micro,
                        .discards = p->discards[i],
-                       .price = {.forward = sum_pass(p, stage, rank, PASS_FORWARD, micro),
-                                 .recompute = sum_recompute(p, s, rank, i),
-                                 .input = sum_pass(p, stage, rank, PASS_INPUT, micro),
-                                 .weight = sum_pass(p, stage, rank, PASS_WEIGHT, micro)},
+                       .price = sum_passes(p, (struct plan_part){stage->first_layer, stage->n_layers}, s, i),
                        .kept = -1};
   return a;
 }

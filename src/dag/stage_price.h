@@ -19,6 +19,9 @@ struct stage_prices *stage_prices_create(const struct plan *plan, const struct m
 void stage_prices_destroy(struct stage_prices **prices);
 
 struct stage_price stage_prices_get(struct stage_prices *prices, int32_t stage, int32_t micro);
+/* Returns the seconds of these layers of the stage alone. */
+struct stage_price stage_prices_get_part(struct stage_prices *prices, int32_t stage, int32_t micro,
+                                         struct plan_part part);
 /* Bytes that a stage keeps of a micro-batch, as plan_measure_kept. */
 int64_t stage_prices_get_kept(struct stage_prices *prices, int32_t stage, int32_t micro);
 

@@ -216,6 +216,19 @@ static uint32_t *list_discarded(const struct plan *plan, int32_t stage, int32_t 
   return discarded;
 }
 
+/* Parts of the same backward that come after this node. */
+static int32_t count_parts_after(const struct exec *x, const struct dag_node *node) {
+  const struct plan *plan = x->step->plan;
+  int32_t n = 0, left = node->layer - plan->stages[node->stage].first_layer;
+  for (int64_t place = node->position + 1; left > 0; place++) {
+    const struct plan_action *a = &plan->order[plan->order_offset[node->rank] + place];
+    if (a->kind != NODE_B || a->stage != node->stage || a->micro != node->micro) continue;
+    left -= plan_get_part(plan, node->rank, place).n_layers;
+    n++;
+  }
+  return n;
+}
+
 static void compute_stage(struct exec *x, const struct dag_node *node) {
   const struct exec_step *step = x->step;
   struct op_batch batch = step->micro[node->micro];
@@ -224,10 +237,14 @@ static void compute_stage(struct exec *x, const struct dag_node *node) {
   batch.with_grad = !step->plan->forward_only;
   batch.loss_sum = &loss_sum;
   const struct plan_stage *stage = &step->plan->stages[node->stage];
+  struct plan_part part = plan_get_part(step->plan, node->rank, node->position);
   uint32_t *discarded = step->plan->n_recompute ? list_discarded(step->plan, node->stage, node->micro) : NULL;
   struct stage_run run = {.state = step->state,
                           .first_layer = stage->first_layer,
                           .n_layers = stage->n_layers,
+                          .first = part.first_layer - stage->first_layer,
+                          .end = part.first_layer - stage->first_layer + part.n_layers,
+                          .odd = node->layer >= 0 && node->kind == NODE_B && count_parts_after(x, node) % 2 == 1,
                           .discarded = discarded,
                           .moved = step->plan->moved ? step->plan->moved + stage->first_layer : NULL,
                           .batch = &batch,

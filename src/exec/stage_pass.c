@@ -13,7 +13,7 @@ struct layer_place {
 struct walk {
   const struct stage_run *run;
   struct layer_place *places; /* [n_layers] */
-  int64_t boundary;           /* bytes of a hidden state */
+  int64_t boundary, gradient; /* bytes of a hidden state, and of its gradient */
   enum node_kind kind;
   bool full; /* a full backward: gradients live in the workspace */
 };
@@ -36,6 +36,7 @@ static void place_layers(struct walk *walk) {
   int64_t rebuild_input = 0, rebuild_weight = 0, grad_weight = 0;
   for (int32_t i = 0; i < run->n_layers; i++) {
     struct layer_place *p = &walk->places[i];
+    if (i == run->first) rebuild_input = rebuild_weight = 0; /* each part has its own */
     footprint_layer(model, &model->layers[run->first_layer + i], run->batch->shape, get_discarded(walk, i),
                     get_moved(walk, i), &p->footprint);
     p->keep_input = keep_input;
@@ -71,7 +72,7 @@ static char *find_hidden(const struct walk *walk, int32_t i) {
 
 /* Bytes of hidden-state gradients at the start of a full backward's workspace: two in turn. */
 static int64_t get_turning_bytes(const struct walk *walk) {
-  int32_t between = walk->run->n_layers - 1;
+  int32_t between = walk->run->end - walk->run->first - 1;
   return (between < 2 ? between : 2) * walk->boundary;
 }
 
@@ -80,7 +81,10 @@ static char *find_hidden_grad(const struct walk *walk, int32_t i) {
   const struct stage_run *run = walk->run;
   if (i < 0) return run->buffers[BUFFER_D_INPUT];
   if (i == run->n_layers - 1) return run->buffers[BUFFER_D_OUTPUT];
-  if (walk->full) return advance(run->buffers[BUFFER_WORK], (i % 2) * walk->boundary);
+  /* Between parts: what one writes the next one reads, while it writes the other. */
+  if (i == run->end - 1) return advance(run->buffers[BUFFER_D_HIDDEN], run->odd ? 0 : walk->gradient);
+  if (i == run->first - 1) return advance(run->buffers[BUFFER_D_HIDDEN], run->odd ? walk->gradient : 0);
+  if (walk->full) return advance(run->buffers[BUFFER_WORK], ((i - run->first) % 2) * walk->boundary);
   const struct layer_place *p = &walk->places[i];
   return advance(run->buffers[BUFFER_GRAD_WEIGHT], p->grad_weight + p->footprint.bytes[REGION_GRAD_WEIGHT]);
 }
@@ -167,24 +171,25 @@ void stage_pass_run(enum node_kind kind, const struct stage_run *run) {
   struct walk walk = {.run = run, .kind = kind, .full = kind == NODE_B};
   walk.places = MEM_NEW(struct layer_place, run->n_layers);
   walk.boundary = footprint_boundary(run->state->model, run->batch->shape);
+  walk.gradient = footprint_gradient(run->state->model, run->batch->shape);
   place_layers(&walk);
-  int32_t last = run->n_layers - 1;
+  int32_t first = run->first, last = run->end - 1;
   switch (kind) {
   case NODE_F:
   case NODE_R: /* the same walk, over what was discarded */
-    for (int32_t i = 0; i <= last; i++) run_layer(&walk, i, PASS_FORWARD);
+    for (int32_t i = first; i <= last; i++) run_layer(&walk, i, PASS_FORWARD);
     break;
   case NODE_B: /* its input pass and its weight pass, layer by layer */
-    for (int32_t i = last; i >= 0; i--) {
+    for (int32_t i = last; i >= first; i--) {
       run_layer(&walk, i, PASS_INPUT);
       run_layer(&walk, i, PASS_WEIGHT);
     }
     break;
   case NODE_I:
-    for (int32_t i = last; i >= 0; i--) run_layer(&walk, i, PASS_INPUT);
+    for (int32_t i = last; i >= first; i--) run_layer(&walk, i, PASS_INPUT);
     break;
   case NODE_W:
-    for (int32_t i = last; i >= 0; i--) run_layer(&walk, i, PASS_WEIGHT);
+    for (int32_t i = last; i >= first; i--) run_layer(&walk, i, PASS_WEIGHT);
     break;
   default: CHECK(false, "node kind %d does not compute", kind);
   }

@@ -8,7 +8,9 @@
 
 struct stage_run {
   const struct rank_state *state;
-  int32_t first_layer, n_layers;
+  int32_t first_layer, n_layers; /* of the stage */
+  int32_t first, end;            /* the pass goes over these of the stage's layers, 0 and n_layers: all */
+  bool odd;                      /* of a part of a backward: an odd number of parts comes after it */
   const struct op_batch *batch;
   const uint32_t *discarded; /* [n_layers] ops whose outputs the forward discards, a bit an op; NULL: none */
   const uint32_t *moved;     /* [n_layers] what leaves the device in between, as in footprint.h; NULL: nothing */

@@ -115,10 +115,14 @@ int64_t footprint_output(const struct model *model, int32_t layer, struct micro_
   return l->has_sizes ? footprint_round(l->sizes.output) : footprint_boundary(model, shape);
 }
 
+int64_t footprint_gradient(const struct model *model, struct micro_shape shape) {
+  return footprint_is_given(model) ? 0 : footprint_boundary(model, shape);
+}
+
 /* The hidden states between the layers and their gradients. */
 static void add_hidden(const struct model *model, int32_t first, int32_t n, struct micro_shape shape,
                        const uint32_t *moved, struct footprint_stage *out) {
-  int64_t between = n > 1 ? n - 1 : 0, boundary = footprint_is_given(model) ? 0 : footprint_boundary(model, shape);
+  int64_t between = n > 1 ? n - 1 : 0, boundary = footprint_gradient(model, shape);
   for (int32_t l = 1; l < n; l++) {
     bool moves = moved && moved[l] >> FOOTPRINT_MOVES_HIDDEN & 1;
     *(moves ? &out->move_weight : &out->keep_weight) += footprint_output(model, first + l - 1, shape);

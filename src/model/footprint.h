@@ -60,6 +60,8 @@ void footprint_layer(const struct model *model, const struct layer *layer, struc
 bool footprint_is_rebuilt(const struct layer *layer, int op, uint32_t discarded);
 /* Bytes of the hidden state between two layers of the model; its gradient has as many. */
 int64_t footprint_boundary(const struct model *model, struct micro_shape shape);
+/* Bytes that a stage holds for the gradient of a hidden state between two of its layers: none where sizes are given. */
+int64_t footprint_gradient(const struct model *model, struct micro_shape shape);
 /* Bytes of the hidden state that leaves a layer: the size given for it by hand, else the model's. */
 int64_t footprint_output(const struct model *model, int32_t layer, struct micro_shape shape);
 

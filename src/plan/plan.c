@@ -63,6 +63,13 @@ void plan_reserve_moves(struct plan *plan, int32_t n) {
   plan->moved = n > 0 ? MEM_NEW(uint32_t, plan->n_layers) : NULL;
 }
 
+struct plan_part plan_get_part(const struct plan *plan, int32_t rank, int64_t place) {
+  int64_t k = plan->order_offset[rank] + place;
+  if (plan->n_parts > 0 && plan->parts[k].n_layers > 0) return plan->parts[k];
+  const struct plan_stage *stage = &plan->stages[plan->order[k].stage];
+  return (struct plan_part){stage->first_layer, stage->n_layers};
+}
+
 const struct plan_move *plan_find_move(const struct plan *plan, int32_t stage, int32_t micro) {
   int32_t low = 0, high = plan->n_moves;
   while (low < high) {

@@ -63,6 +63,13 @@ struct plan_action {
   int32_t stage, micro;
 };
 
+/* The layers that an action goes over, where it is a part of its stage's pass: a recomputation and its backward may be
+ * cut into parts, the last layers first, each rebuilt before its backward, so that no more than one part's rebuilt
+ * activations are there at a time. n_layers 0: all layers of the stage. */
+struct plan_part {
+  int32_t first_layer, n_layers;
+};
+
 /* ---- The plan's content as lists ----
  * plan_create, plan_dup, plan_destroy, plan_pack, the hash and group /plan of plan.h5 are made from these. A new array
  * is a member of struct plan and one row of PLAN_ARRAYS; what else it needs is its meaning: a rule in plan_check, and
@@ -79,7 +86,8 @@ struct plan_action {
   X(n_replicas, 5)                                                                                                     \
   X(n_actions, 5)                                                                                                      \
   X(n_recompute, 5)                                                                                                    \
-  X(n_moves, 5)
+  X(n_moves, 5)                                                                                                        \
+  X(n_parts, 6)
 
 /* Yes or no, attributes of plan.h5: X(member, since). */
 #define PLAN_FLAGS(X) X(clip, 4) X(forward_only, 4) X(recompute_early, 4) X(free_order, 4)
@@ -100,6 +108,7 @@ struct plan_int64 {
 #define PLAN_MICRO_FIELDS(F)                                                                                           \
   F(micro_shape, rows) F(micro_shape, length) F(micro_shape, tokens) F(micro_shape, labels) F(micro_shape, pairs)
 #define PLAN_ACTION_FIELDS(F) F(plan_action, kind) F(plan_action, stage) F(plan_action, micro)
+#define PLAN_PART_FIELDS(F) F(plan_part, first_layer) F(plan_part, n_layers)
 #define PLAN_RECOMPUTE_FIELDS(F)                                                                                       \
   F(plan_recompute, layer) F(plan_recompute, first_micro) F(plan_recompute, last_micro) F(plan_recompute, ops)
 #define PLAN_MOVE_FIELDS(F)                                                                                            \
@@ -124,6 +133,7 @@ struct plan_int64 {
   X(micro, p->n_micro, PLAN_MICRO_FIELDS, 5)                                                                           \
   X(order_offset, (int64_t)p->n_ranks + 1, PLAN_INT64_FIELDS, 5)                                                       \
   X(order, p->n_actions, PLAN_ACTION_FIELDS, 5)                                                                        \
+  X(parts, p->n_parts, PLAN_PART_FIELDS, 6)                                                                            \
   X(recompute, p->n_recompute, PLAN_RECOMPUTE_FIELDS, 5)                                                               \
   X(moves, p->n_moves, PLAN_MOVE_FIELDS, 5)                                                                            \
   X(moved, p->n_moves ? p->n_layers : 0, PLAN_INT32_FIELDS, 5)                                                         \
@@ -136,6 +146,7 @@ struct plan {
   int32_t n_layers, n_stages, n_ranks, n_micro;
   int32_t n_replicas; /* of all stages together */
   int64_t n_actions;  /* of all ranks together */
+  int64_t n_parts;
   int32_t n_recompute, n_moves;
   bool forward_only;         /* a plan for evaluation */
   bool clip;                 /* the norm stands before every update */
@@ -148,6 +159,7 @@ struct plan {
   struct micro_shape *micro; /* [n_micro] */
   int64_t *order_offset;     /* [n_ranks+1] into order: each rank's compute nodes in order */
   struct plan_action *order; /* [n_actions] */
+  struct plan_part *parts;   /* [n_parts] the layers of each action; n_parts is n_actions, or 0: none is a part */
   struct plan_recompute *recompute; /* [n_recompute] each layer and micro-batch in one row at most */
   struct plan_move *moves;          /* [n_moves] ascending by stage, then micro-batch */
   uint32_t *moved; /* [n_layers] what of a layer belongs to a block, as in footprint.h; 0: nothing. NULL: no moves */
@@ -181,6 +193,8 @@ void plan_allocate(struct plan *plan);
 void plan_reserve_recompute(struct plan *plan, int32_t n);
 /* Room for n moves and for what they move, cleared. */
 void plan_reserve_moves(struct plan *plan, int32_t n);
+/* Returns the layers that the action at a place of a rank's order goes over; n_layers is never 0. */
+struct plan_part plan_get_part(const struct plan *plan, int32_t rank, int64_t place);
 /* The move of a stage's block of a micro-batch, or NULL. */
 const struct plan_move *plan_find_move(const struct plan *plan, int32_t stage, int32_t micro);
 const char *plan_tier_get_name(enum plan_tier tier);

@@ -107,6 +107,9 @@ struct progress {
   int32_t forward, rebuilt, input, weight;
   const bool *rebuilds; /* [n_micro] whether the micro-batch has an R here; NULL: none has */
   uint8_t *done;        /* [n_micro] of free orders, else NULL: the passes of each micro-batch so far, a bit each */
+  int32_t part_micro;   /* the micro-batch whose backward is under way in parts, where part_end > 0 */
+  int32_t part_end;     /* the layers before it are still to do */
+  bool any_rebuilt, part_rebuilt; /* whether a part of it was rebuilt, and the next one */
 };
 
 enum { DID_FORWARD = 1, DID_REBUILD = 2, DID_INPUT = 4, DID_WEIGHT = 8 };
@@ -167,6 +170,46 @@ static const char *advance(const struct plan *plan, const struct plan_action *a,
   return NULL;
 }
 
+static const char *advance_whole(const struct plan *plan, const struct plan_action *a, struct progress *at) {
+  if (at->part_end > 0 && a->kind != NODE_F) return "another pass between the parts of a backward";
+  return at->done ? advance_freely(a, at) : advance(plan, a, at);
+}
+
+static bool discards(const struct plan *plan, struct plan_part part, int32_t micro) {
+  for (int32_t l = part.first_layer; l < part.first_layer + part.n_layers; l++)
+    if (plan_get_discarded(plan, l, micro)) return true;
+  return false;
+}
+
+/* The pass as a whole counts with the first part that is rebuilt, and with the last part of its backward. */
+static const char *advance_part(const struct plan *plan, const struct plan_action *a, struct plan_part part,
+                                struct progress *at) {
+  const struct plan_stage *stage = &plan->stages[a->stage];
+  int32_t end = part.first_layer + part.n_layers;
+  const char *reason = NULL;
+  if (a->kind != NODE_R && a->kind != NODE_B) return "only recomputations and whole backwards have parts";
+  if (part.first_layer < stage->first_layer || part.n_layers < 0 || end > stage->first_layer + stage->n_layers)
+    return "its layers are not its stage's";
+  if (at->part_end == 0) {
+    at->part_micro = a->micro;
+    at->part_end = stage->first_layer + stage->n_layers;
+    at->any_rebuilt = at->part_rebuilt = false;
+  }
+  if (a->micro != at->part_micro) return "another pass between the parts of a backward";
+  if (end != at->part_end) return "the parts of a backward must go from the last layers to the first, each once";
+  if (a->kind == NODE_R && at->part_rebuilt) return "a part is rebuilt twice";
+  if (a->kind == NODE_B && discards(plan, part, a->micro) && !at->part_rebuilt)
+    return "a backward before its recomputation";
+  if (a->kind == NODE_R) {
+    if (!at->any_rebuilt) reason = at->done ? advance_freely(a, at) : advance(plan, a, at);
+    at->any_rebuilt = at->part_rebuilt = true;
+    return reason;
+  }
+  at->part_rebuilt = false;
+  at->part_end = part.first_layer > stage->first_layer ? part.first_layer : 0;
+  return at->part_end ? NULL : advance_whole(plan, a, at);
+}
+
 static int check_action(const struct plan *plan, int32_t rank, int64_t place, struct progress *stages) {
   const struct plan_action *a = &plan->order[plan->order_offset[rank] + place];
   if (a->kind > NODE_W) return refuse_action(a, rank, place, "its kind must be F, R, B, I or W");
@@ -178,7 +221,9 @@ static int check_action(const struct plan *plan, int32_t rank, int64_t place, st
   if (plan->forward_only && a->kind != NODE_F)
     return refuse_action(a, rank, place, "a plan for evaluation has forwards only");
   struct progress *at = &stages[a->stage];
-  const char *reason = at->done ? advance_freely(a, at) : advance(plan, a, at);
+  int64_t k = plan->order_offset[rank] + place;
+  bool whole = plan->n_parts == 0 || plan->parts[k].n_layers == 0;
+  const char *reason = whole ? advance_whole(plan, a, at) : advance_part(plan, a, plan->parts[k], at);
   return reason ? refuse_action(a, rank, place, reason) : STATUS_OK;
 }
 

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "plan/plan.h"
 
-enum { PACK_VERSION = 6 };
+enum { PACK_VERSION = 7 };
 static const char pack_magic[8] = "penplan";
 
 enum pack_mode { PACK_COUNT, PACK_WRITE, PACK_READ };
@@ -94,6 +94,9 @@ int plan_check_sizes(const struct plan *plan) {
   if (plan->size < 0) return error_raise(STATUS_FAILED, "%s is below zero", #size);
   PLAN_SIZES(X)
 #undef X
+  if (plan->n_parts && plan->n_parts != plan->n_actions)
+    return error_raise(STATUS_FAILED, "n_parts is %lld, n_actions %lld: they must be equal, or n_parts 0",
+                       (long long)plan->n_parts, (long long)plan->n_actions);
   return STATUS_OK;
 }
 

@@ -167,3 +167,86 @@ void recompute_put(struct plan *plan, const uint32_t *ops, const bool *stages) {
   recompute_put_first(plan, ops, n_micro);
   mem_free(n_micro);
 }
+
+/* ---- parts ---- */
+
+/* Returns the first layer of the part that ends before layer `end`. */
+static int32_t find_part(const struct model *model, const struct plan_stage *stage, int32_t end) {
+  int32_t l = end - 1, first = stage->first_layer;
+  while (l > first && model->layers[l].block < 0) l--; /* the head goes with the block before it */
+  int32_t block = model->layers[l].block;
+  while (l > first && (model->layers[l - 1].block == block || model->layers[l - 1].block < 0)) l--;
+  return l;
+}
+
+static bool is_cut(const struct plan *plan, const bool *stages, const struct plan_action *a) {
+  bool can = a->kind == NODE_R || a->kind == NODE_B;
+  return can && stages[a->stage] && plan_recomputes(plan, a->stage, a->micro);
+}
+
+/* The orders being made. */
+struct cutting {
+  struct plan_action *order;
+  struct plan_part *parts;
+  int64_t n;
+};
+
+static void add_part(struct cutting *c, struct plan_action action, int32_t first, int32_t end) {
+  c->order[c->n] = action;
+  if (end > first) c->parts[c->n] = (struct plan_part){first, end - first};
+  c->n++;
+}
+
+/* Adds a backward part by part, each after its recomputation. */
+static void add_parts(struct cutting *c, const struct plan *plan, const struct model *model,
+                      const struct plan_action *a) {
+  const struct plan_stage *stage = &plan->stages[a->stage];
+  for (int32_t end = stage->first_layer + stage->n_layers, first; end > stage->first_layer; end = first) {
+    first = find_part(model, stage, end);
+    bool any = false;
+    for (int32_t l = first; l < end; l++) any = any || plan_get_discarded(plan, l, a->micro);
+    if (any) add_part(c, (struct plan_action){NODE_R, a->stage, a->micro}, first, end);
+    add_part(c, *a, first, end);
+  }
+}
+
+/* Backwards that are split do not recompute in parts: what I and W keep between them would have to be as well. */
+static void leave_split(const struct plan *plan, bool *cut) {
+  for (int64_t k = 0; k < plan->n_actions; k++)
+    if (plan->order[k].kind == NODE_W) cut[plan->order[k].stage] = false;
+}
+
+void recompute_cut(struct plan *plan, const struct model *model, const bool *stages) {
+  int64_t n = plan->n_actions, most = n, *offset = MEM_NEW(int64_t, plan->n_ranks + 1);
+  bool *cut = MEM_NEW(bool, plan->n_stages);
+  for (int32_t s = 0; s < plan->n_stages; s++) cut[s] = stages[s];
+  leave_split(plan, cut);
+  for (int64_t k = 0; k < n; k++)
+    if (is_cut(plan, cut, &plan->order[k])) most += 2 * plan->stages[plan->order[k].stage].n_layers;
+  struct cutting c = {MEM_NEW(struct plan_action, most), MEM_NEW(struct plan_part, most), 0};
+  struct new_places new = {MEM_NEW(int32_t, n), MEM_NEW(int32_t, n)};
+  for (int32_t r = 0; r < plan->n_ranks; r++) {
+    offset[r] = c.n;
+    for (int64_t k = plan->order_offset[r]; k < plan->order_offset[r + 1]; k++) {
+      const struct plan_action *a = &plan->order[k];
+      new.front[k] = (int32_t)(c.n - offset[r]);
+      if (!is_cut(plan, cut, a))
+        add_part(&c, *a, 0, 0);
+      else if (a->kind == NODE_B)
+        add_parts(&c, plan, model, a);
+      new.place[k] = (int32_t)(c.n - offset[r]) - (c.n > offset[r]);
+    }
+  }
+  offset[plan->n_ranks] = c.n;
+  shift_moves(plan, &new);
+  mem_free(new.place);
+  mem_free(new.front);
+  mem_free(cut);
+  mem_free(plan->order);
+  mem_free(plan->order_offset);
+  mem_free(plan->parts);
+  plan->order = c.order;
+  plan->order_offset = offset;
+  plan->parts = c.parts;
+  plan->n_actions = plan->n_parts = c.n;
+}

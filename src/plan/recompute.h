@@ -25,4 +25,10 @@ void recompute_put(struct plan *plan, const uint32_t *ops, const bool *stages);
 /* Like recompute_put, but only the first n_micro[stage] micro-batches of each stage discard. */
 void recompute_put_first(struct plan *plan, const uint32_t *ops, const int32_t *n_micro);
 
+/* Cuts the recomputations of those stages for which stages[stage] is true, and their whole backwards, into parts of a
+ * block of the model each; embedding and head belong to the block beside them. Each recomputation then begins where its
+ * backward did. Moves keep their actions. Once, after recomputation and moves are in the plan and before plan_freeze.
+ */
+void recompute_cut(struct plan *plan, const struct model *model, const bool *stages);
+
 #endif

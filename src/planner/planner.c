@@ -103,6 +103,14 @@ static int put_recompute(const struct plan_request *request, const struct planne
   return STATUS_OK;
 }
 
+void planner_cut(const struct plan_request *request, struct plan *plan) {
+  if (request->recompute_by != PARAMS_RECOMPUTE_BY_BLOCK || plan->n_recompute == 0 || plan->n_parts > 0) return;
+  bool *stages = MEM_NEW(bool, plan->n_stages);
+  for (int32_t s = 0; s < plan->n_stages; s++) stages[s] = true;
+  recompute_cut(plan, request->model, stages);
+  mem_free(stages);
+}
+
 /* A planner that compares plans by their time returns the plan whose time it was, and nothing that was changed after.
  */
 static void check_evaluated(const struct plan_request *request, const struct planner *planner, const struct plan *plan,
@@ -126,6 +134,7 @@ int planner_run(const char *name, const struct plan_request *request, struct pla
   if (status) return status;
   status = put_recompute(request, planner, *plan);
   if (!status && planner->move) status = planner->move(request, *plan);
+  if (!status) planner_cut(request, *plan);
   if (status) {
     plan_destroy(plan);
     return status;

@@ -29,11 +29,13 @@ struct plan_request {
    * its own. recompute_ops: a bit an op, [n_layers]; NULL: nothing. Planners that recompute themselves choose any
    * part of that. recompute_stages: [n_recompute_stages] where, ascending; NULL: the first so many (PLAN_ALL_STAGES:
    * all). recompute_as_needed is for request_plan: of these stages no more, from the first, than memory asks for.
-   * recompute_early: see struct plan. */
+   * recompute_early: see struct plan. recompute_by: whether plans are cut by recompute_cut; auto leaves it to planners.
+   */
   const uint32_t *recompute_ops;
   const int32_t *recompute_stages;
   int32_t n_recompute_stages;
   bool recompute_as_needed, recompute_early;
+  enum params_recompute_by recompute_by;
   bool simulate;        /* plans are weighed by planner_evaluate; else planners go by what they estimate themselves */
   const char *plan_csv; /* planner "file": the text of a file of actions (plan_csv.h), or NULL */
   const struct plan *given; /* planner "file": or a plan made elsewhere */
@@ -55,6 +57,10 @@ struct planner {
   bool takes_file;  /* it needs pipeline.plan_file: what the request has of a plan made elsewhere */
   int32_t n_chunks; /* stages a rank holds where the deck does not say; 0: 1, or as the file has it */
 };
+
+/* Cuts the recomputations of a plan that is complete but not yet frozen into blocks where the request says so. Planners
+ * that evaluate their plans do so with what this makes of them. */
+void planner_cut(const struct plan_request *request, struct plan *plan);
 
 /* Returns the planner's name as in pipeline.planner; static. */
 const char *planner_get_name(const struct planner *planner);

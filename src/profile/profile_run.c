@@ -128,6 +128,7 @@ static void walk(struct profile_run *run, enum node_kind kind) {
   struct stage_run stage = {.state = run->state,
                             .first_layer = run->piece.first_layer,
                             .n_layers = run->piece.n_layers,
+                            .end = run->piece.n_layers,
                             .batch = &run->batch,
                             .between = end_op,
                             .context = run};

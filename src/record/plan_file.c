@@ -20,7 +20,7 @@
 
 #define PLAN_FORMAT "penstock-plan"
 /* Before PLAN_GROUP_VERSION there was no group /plan. */
-enum { PLAN_VERSION = 5, PLAN_OLDEST_VERSION = 4, PLAN_GROUP_VERSION = 5 };
+enum { PLAN_VERSION = 6, PLAN_OLDEST_VERSION = 4, PLAN_GROUP_VERSION = 5 };
 
 /* ---- tables that are this file's own ---- */
 

@@ -174,6 +174,7 @@ int request_open(const struct params *params, const struct model *model, int32_t
   open_limits(params, request);
   plan->simulate = true;
   plan->recompute_early = begins_early(params);
+  plan->recompute_by = params->pipeline.recompute_by;
   int status = check_swap_stages(params, plan->n_stages);
   if (!status) status = open_recompute(params, model, request);
   if (status || !takes_file(params)) return status;

@@ -239,6 +239,7 @@ int obscura_draft_build(const struct obscura *x, const struct obscura_draft *d, 
   recompute_put_first(made, d->ops, d->n_recompute);
   made->recompute_early = made->n_recompute > 0 && d->early;
   int status = obscura_put_moves(x, d, made);
+  if (!status) planner_cut(x->request, made);
   if (status) plan_destroy(&made);
   *plan = made;
   return status;
