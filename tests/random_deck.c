@@ -81,6 +81,7 @@ static void deck_put_pipeline(struct random_deck *d, const char *planner) {
              DECK_WORD(d, "auto", "none", "cmb", "attention", "mlp", "full", "[norm]", "[core, up]"));
     if (!itself && deck_chance(d, 50)) deck_put_stages(d, "recompute_stages");
   }
+  if (deck_chance(d, 30)) deck_put(d, ", recompute_by: %s", DECK_WORD(d, "auto", "stage", "block"));
   if (deck_chance(d, 20)) deck_put(d, ", recompute_early: %s", DECK_WORD(d, "true", "false"));
   if (deck_chance(d, 30)) deck_put(d, ", swap_tier: %s", DECK_WORD(d, "auto", "host", "rank"));
   if (deck_chance(d, 20)) deck_put_stages(d, "swap_stages");
