@@ -35,7 +35,9 @@ for ranks in 2 4; do
     same $ranks -D obscura.steps=$steps -D obscura.adjusted_stages=$((ranks / 2)) -D obscura.faithful=true
   done
   for set in full cmb mlp attention '[norm, core]' none; do
-    same $ranks -D "pipeline.recompute=$set" -D obscura.adjusted_stages=$((ranks / 2))
+    for by in stage block; do
+      same $ranks -D "pipeline.recompute=$set" -D obscura.adjusted_stages=$((ranks / 2)) -D pipeline.recompute_by=$by
+    done
   done
 done
 
@@ -49,6 +51,10 @@ for tier in host disk rank; do
     for lambda in 3 4 5; do
       moves 4 "${where[@]}" -D obscura.adjusted_stages=$((1 + lambda % 2)) -D obscura.lambda=$lambda -D obscura.beta=$beta
     done
+  done
+  for ranks in 2 4; do
+    moves $ranks "${where[@]}" -D obscura.adjusted_stages=1 -D obscura.lambda=3 -D obscura.beta=1 \
+      -D pipeline.recompute=full -D pipeline.recompute_by=block
   done
   for lambda in 1 2 3; do
     moves 2 "${where[@]}" -D obscura.adjusted_stages=1 -D obscura.lambda=$lambda -D obscura.beta=1 -D obscura.eviction=eager

@@ -1,5 +1,7 @@
 #include "planner/stage_need.h"
 
+#include <math.h>
+
 #include "base/mem.h"
 #include "cost/cost.h"
 #include "model/footprint.h"
@@ -25,21 +27,25 @@ static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 int64_t stage_need_get_peak(const struct stage_need *need, int64_t discarded) {
   int64_t forward = min64(discarded + need->work_forward, need->work_discarding);
-  return need->fixed + need->copies * (need->keep - discarded) + max64(forward, discarded + need->work_backward);
+  return need->fixed + need->copies * (need->keep - discarded) +
+         max64(forward, (discarded + need->parts - 1) / need->parts + need->work_backward);
 }
 
-/* Returns the bytes to discard of each micro-batch so that `over` bytes are saved, when `each` of them are alive. */
-static int64_t share(int64_t over, int64_t each) {
+/* Returns the bytes to discard of each micro-batch so that `over` bytes are saved, when of every micro-batch but one
+ * all are saved, and of that all but one of so many parts. */
+static int64_t share(int64_t over, int64_t copies, int64_t parts) {
+  int64_t each = copies * parts - 1;
   if (over <= 0) return 0;
-  return each > 0 ? (over + each - 1) / each : INT64_MAX;
+  return each > 0 ? (int64_t)ceil((double)over * (double)parts / (double)each) : INT64_MAX;
 }
 
 int64_t stage_need_get_discarded(const struct stage_need *need, int64_t limit) {
   if (limit == INT64_MAX) return 0;
   int64_t over = need->fixed + need->copies * need->keep - limit;
-  int64_t backward = share(over + need->work_backward, need->copies - 1);
+  int64_t backward = share(over + need->work_backward, need->copies, need->parts);
   int64_t forward =
-      min64(share(over + need->work_forward, need->copies - 1), share(over + need->work_discarding, need->copies));
+      min64(share(over + need->work_forward, need->copies, 1), /* of its own it has all */
+            over + need->work_discarding <= 0 ? 0 : (over + need->work_discarding + need->copies - 1) / need->copies);
   int64_t discarded = max64(backward, forward);
   return discarded == INT64_MAX ? -1 : discarded;
 }
@@ -195,6 +201,18 @@ static struct sums sum_layers(const struct stage_needs *needs, int32_t first, in
   return sums;
 }
 
+/* Parts of a recomputation, as recompute_cut makes them: the blocks that a stage has something of. */
+static int32_t count_parts(const struct stage_needs *needs, int32_t first, int32_t n) {
+  const struct layer *layers = needs->request->model->layers;
+  int32_t parts = 0;
+  if (needs->request->recompute_by != PARAMS_RECOMPUTE_BY_BLOCK) return 1;
+  for (int32_t l = first, block = -1; l < first + n; l++) {
+    parts += layers[l].block >= 0 && layers[l].block != block;
+    if (layers[l].block >= 0) block = layers[l].block;
+  }
+  return parts > 0 ? parts : 1;
+}
+
 struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage, int32_t rank, int32_t first,
                                   int32_t n) {
   struct sums sums = sum_layers(needs, first, n);
@@ -211,5 +229,6 @@ struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage
       .work_forward = sums.work_forward,
       .work_backward = sums.work_backward,
       .work_discarding = sums.work_discarding,
-      .copies = copies};
+      .copies = copies,
+      .parts = count_parts(needs, first, n)};
 }

@@ -28,7 +28,7 @@ int64_t obscura_get_discard(const struct obscura *x, const struct obscura_draft 
                                                                  *stage_needs_get_micro(x->needs))
                                       : 0;
   double over = (double)need->fixed + copies * (double)need->keep + away * leaves - (double)limit;
-  double backward = share(over + (double)need->work_backward, copies - 1);
+  double backward = share(over + (double)need->work_backward, copies - 1.0 / need->parts);
   double forward =
       fmin(share(over + (double)need->work_forward, copies - 1), share(over + (double)need->work_discarding, copies));
   double most = fmax(backward, forward);

@@ -28,7 +28,7 @@ static int32_t find_alike(const struct plan_request *request, int32_t stage) {
 static void open_planning(struct obscura *x, const struct plan_request *request) {
   *x = (struct obscura){.request = request,
                         .options = request->params->obscura,
-                        .early = request->recompute_early,
+                        .early = request->recompute_early && request->recompute_by != PARAMS_RECOMPUTE_BY_BLOCK,
                         .tier = request->params->pipeline.swap_tier == PARAMS_SWAP_TIER_RANK ? PLAN_TIER_RANK
                                                                                              : PLAN_TIER_HOST,
                         .n_stages = request->n_stages,
@@ -106,12 +106,13 @@ static bool goes_beyond(const struct obscura *x) {
 /* Follows the paper's procedure to the letter, except for the instant when a recomputation begins. */
 static struct obscura_draft *follow_faithfully(struct obscura *x, const struct plan_stage *stages, bool early) {
   struct params_obscura options = x->options;
+  bool before = x->early;
   x->options.faithful = true;
   x->early = early;
   struct obscura_draft *draft = obscura_follow(x, stages);
   if (isinf(draft->seconds)) obscura_draft_evaluate(x, draft);
   x->options = options;
-  x->early = x->request->recompute_early;
+  x->early = before;
   return draft;
 }
 
@@ -208,7 +209,7 @@ static void note_tier(const struct obscura *x, const struct plan *plan) {
                plan->n_moves ? "none has the time to" : "with these limits and times none needs to leave");
 }
 
-static int make(const struct plan_request *request, struct plan **plan) {
+static int make_by(const struct plan_request *request, struct plan **plan) {
   struct obscura x;
   *plan = NULL;
   int status = check_request(request);
@@ -234,6 +235,19 @@ static int make(const struct plan_request *request, struct plan **plan) {
 
 /* The paper has it wait. */
 static bool begins_early(const struct params *params) { return !params->obscura.faithful; }
+
+/* Recomputes block by block where nothing fits otherwise and the deck lets the planner choose. */
+static int make(const struct plan_request *request, struct plan **plan) {
+  struct plan_request by_block = *request;
+  int status = make_by(request, plan);
+  bool may = request->recompute_by == PARAMS_RECOMPUTE_BY_AUTO && request->recompute_ops && request->simulate;
+  if (status || !isnan(*request->evaluated) || !may || request->params->obscura.faithful) return status;
+  plan_destroy(plan);
+  by_block.recompute_by = PARAMS_RECOMPUTE_BY_BLOCK;
+  planner_note(request,
+               "obscura: recomputation goes block by block (pipeline.recompute_by), as nothing fits otherwise");
+  return make_by(&by_block, plan);
+}
 
 const struct planner planner_obscura = {
     .id = PARAMS_PLANNER_OBSCURA, .make = make, .recomputes_itself = true, .begins_early = begins_early};
