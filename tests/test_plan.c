@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "model/model.h"
 #include "plan/plan.h"
+#include "plan/recompute.h"
 #include "planner/planner.h"
 #include "planner_cases.h"
 #include "tiny_model.h"
@@ -249,6 +250,66 @@ static void weight_out_of_order(struct plan *p) { get_action(p, 2)->kind = NODE_
 static void one_less(struct plan *p) { p->order_offset[3]--; }
 static void evaluates(struct plan *p) { p->forward_only = true; }
 static void endless_name(struct plan *p) { memset(p->planner, 'x', sizeof p->planner); }
+
+/* Stage 1 of 3, cut: F0 R0 B0 ... become F0, R0 and B0 of the last part, R0 and B0 of the first part, and so on. */
+static struct plan_part *get_part(struct plan *p, int k) { return &p->parts[p->order_offset[1] + k]; }
+
+static int find_part(struct plan *p, enum node_kind kind) {
+  int k = 0;
+  while (get_action(p, k)->kind != (int32_t)kind || get_part(p, k)->n_layers == 0) k++;
+  return k;
+}
+
+static void swap_parts(struct plan *p, int j, int k) {
+  struct plan_part kept = *get_part(p, j);
+  *get_part(p, j) = *get_part(p, k);
+  *get_part(p, k) = kept;
+}
+
+static void part_before_rebuilt(struct plan *p) { get_action(p, find_part(p, NODE_R))->kind = NODE_B; }
+static void part_out_of_order(struct plan *p) {
+  int k = find_part(p, NODE_R);
+  swap_parts(p, k, k + 2);
+}
+static void part_elsewhere(struct plan *p) { get_part(p, find_part(p, NODE_R))->first_layer = 0; }
+static void part_of_forward(struct plan *p) { *get_part(p, 0) = *get_part(p, find_part(p, NODE_R)); }
+static void part_rebuilt_twice(struct plan *p) { get_action(p, find_part(p, NODE_B))->kind = NODE_R; }
+static void whole_between(struct plan *p) { get_part(p, find_part(p, NODE_B) + 1)->n_layers = 0; }
+static void other_micro(struct plan *p) { get_action(p, find_part(p, NODE_B))->micro = 2; }
+static void too_few_parts(struct plan *p) { p->n_parts--; }
+
+/* A backward that is cut into parts. */
+static void test_parts(void) {
+  static const struct {
+    void (*mutate)(struct plan *plan);
+    const char *reason;
+  } mutations[] = {{part_before_rebuilt, "before its recomputation"},
+                   {part_out_of_order, "from the last layers to the first"},
+                   {part_elsewhere, "its layers are not its stage's"},
+                   {part_of_forward, "only recomputations"},
+                   {part_rebuilt_twice, "rebuilt twice"},
+                   {whole_between, "between the parts"},
+                   {other_micro, "between the parts"},
+                   {too_few_parts, "n_parts"}};
+  struct model *model = make_tiny_model(9, false);
+  struct plan *plan = make_plan(model, "1f1b", 3, 4);
+  uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
+  bool stages[3] = {true, true, true};
+  for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL);
+  recompute_put(plan, ops, stages);
+  recompute_cut(plan, model, stages);
+  T_CHECK(plan_check(plan) == STATUS_OK && plan->n_parts == plan->n_actions, "%s", error_text());
+  for (size_t k = 0; k < sizeof mutations / sizeof mutations[0]; k++) {
+    struct plan *copy = plan_dup(plan);
+    mutations[k].mutate(copy);
+    T_CHECK(plan_check(copy) == STATUS_FAILED && says(mutations[k].reason), "mutation %zu (%s): %s", k,
+            mutations[k].reason, error_text());
+    plan_destroy(&copy);
+  }
+  mem_free(ops);
+  plan_destroy(&plan);
+  model_destroy(&model);
+}
 
 static void test_mutations(void) {
   static const struct {
@@ -556,6 +617,7 @@ int main(void) {
   test_orders();
   test_declining();
   test_mutations();
+  test_parts();
   test_large_shapes();
   test_random_mutations();
   test_split_orders();

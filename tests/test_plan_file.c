@@ -39,22 +39,23 @@ static int load_plan(struct plan **plan) {
   return status;
 }
 
-/* Makes the file one of version 4: that had neither the group /plan nor the columns that came later. */
-static int age_file(void) {
+/* Makes the file one of version 5, which had no parts, or of version 4: that had neither the group /plan nor the
+ * columns that came later. */
+static int age_file(int version) {
   static const char *const newer[] = {"/plan", "/microbatches/pairs", "/nodes/after"};
   struct h5_file *h5;
   int status = h5_open(path, true, &h5);
   if (status) return status;
-  for (size_t i = 0; i < sizeof newer / sizeof *newer && !status; i++) status = h5_remove(h5, newer[i]);
-  if (!status) status = h5_write_int(h5, "/", "version", 4);
+  for (size_t i = 0; i < sizeof newer / sizeof *newer && !status && version < 5; i++) status = h5_remove(h5, newer[i]);
+  if (!status) status = h5_write_int(h5, "/", "version", version);
   if (!status) return h5_close(&h5);
   h5_discard(&h5);
   return status;
 }
 
-static int load_version_4(struct plan **plan) {
+static int load_version(int version, struct plan **plan) {
   *plan = NULL;
-  int status = age_file();
+  int status = age_file(version);
   return status ? status : load_plan(plan);
 }
 
@@ -67,8 +68,16 @@ static void check_same(const struct plan *a, const struct plan *b) {
   mem_free(y);
 }
 
+static void cut(struct plan *plan, const struct model *model) {
+  bool *stages = MEM_NEW(bool, plan->n_stages);
+  for (int32_t s = 0; s < plan->n_stages; s++) stages[s] = draw(3) > 0;
+  if (plan->n_recompute > 0) recompute_cut(plan, model, stages);
+  T_CHECK(plan_check(plan) == STATUS_OK, "%s", error_text());
+  mem_free(stages);
+}
+
 static void test_random_plans(const struct model *model) {
-  int n_recompute = 0, n_moving = 0;
+  int n_recompute = 0, n_moving = 0, n_parts = 0;
   for (int trial = 0; trial < 80; trial++) {
     struct plan *plan = make_random_plan(model), *back;
     for (int32_t s = 0; s < plan->n_stages; s++) plan->pace[s] = (struct plan_pace){draw(9), draw(9), draw(9), draw(9)};
@@ -77,19 +86,24 @@ static void test_random_plans(const struct model *model) {
     if (draw(2)) memset(plan->planner + name, 'x', sizeof plan->planner - name);
     if (draw(2)) plan->device_limit[0] = 1 + draw(1000000);
     if (trial % 4) put_possible_moves(plan, model, 2);
+    if (trial % 3 == 0) cut(plan, model);
     n_recompute += plan->n_recompute > 0;
+    n_parts += plan->n_parts > 0;
     n_moving += plan->n_moves > 0;
     plan_freeze(plan);
     write_plan(plan, model, NULL);
     T_CHECK(load_plan(&back) == STATUS_OK, "trial %d: %s", trial, error_text());
     if (back) check_same(plan, back);
     plan_destroy(&back);
-    T_CHECK(load_version_4(&back) == STATUS_OK, "trial %d: %s", trial, error_text());
-    if (back) check_same(plan, back);
-    plan_destroy(&back);
+    for (int version = 5; version >= 4 && plan->n_parts == 0; version--) {
+      T_CHECK(load_version(version, &back) == STATUS_OK, "trial %d: %s", trial, error_text());
+      if (back) check_same(plan, back);
+      plan_destroy(&back);
+    }
     plan_destroy(&plan);
   }
   T_CHECK(n_recompute > 5, "%d plans recomputed", n_recompute);
+  T_CHECK(n_parts > 5, "%d plans had parts", n_parts);
   T_CHECK(n_moving > 5, "blocks moved in %d plans", n_moving);
 }
 

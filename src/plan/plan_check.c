@@ -11,7 +11,7 @@ static int check_sizes(const struct plan *plan) {
                        (int)plan->n_layers, (int)plan->n_stages, (int)plan->n_ranks, (int)plan->n_micro);
   if (!memchr(plan->planner, 0, sizeof plan->planner))
     return error_raise(STATUS_FAILED, "plan: its planner's name does not end");
-  return STATUS_OK;
+  return plan_check_sizes(plan) ? error_wrap("plan") : STATUS_OK;
 }
 
 static int check_stages(const struct plan *plan) {
@@ -181,14 +181,29 @@ static bool discards(const struct plan *plan, struct plan_part part, int32_t mic
   return false;
 }
 
+static const char *rebuild_part(const struct plan *plan, const struct plan_action *a, struct progress *at) {
+  const char *reason = NULL;
+  if (at->part_rebuilt) return "a part is rebuilt twice";
+  if (!at->any_rebuilt) reason = at->done ? advance_freely(a, at) : advance(plan, a, at);
+  at->any_rebuilt = at->part_rebuilt = true;
+  return reason;
+}
+
+static const char *finish_part(const struct plan *plan, const struct plan_action *a, struct plan_part part,
+                               struct progress *at) {
+  if (discards(plan, part, a->micro) && !at->part_rebuilt) return "a backward before its recomputation";
+  at->part_rebuilt = false;
+  at->part_end = part.first_layer > plan->stages[a->stage].first_layer ? part.first_layer : 0;
+  return at->part_end ? NULL : advance_whole(plan, a, at);
+}
+
 /* The pass as a whole counts with the first part that is rebuilt, and with the last part of its backward. */
 static const char *advance_part(const struct plan *plan, const struct plan_action *a, struct plan_part part,
                                 struct progress *at) {
   const struct plan_stage *stage = &plan->stages[a->stage];
-  int32_t end = part.first_layer + part.n_layers;
-  const char *reason = NULL;
   if (a->kind != NODE_R && a->kind != NODE_B) return "only recomputations and whole backwards have parts";
-  if (part.first_layer < stage->first_layer || part.n_layers < 0 || end > stage->first_layer + stage->n_layers)
+  if (part.n_layers < 0 || part.n_layers > stage->n_layers || part.first_layer < stage->first_layer ||
+      part.first_layer - stage->first_layer > stage->n_layers - part.n_layers)
     return "its layers are not its stage's";
   if (at->part_end == 0) {
     at->part_micro = a->micro;
@@ -196,18 +211,9 @@ static const char *advance_part(const struct plan *plan, const struct plan_actio
     at->any_rebuilt = at->part_rebuilt = false;
   }
   if (a->micro != at->part_micro) return "another pass between the parts of a backward";
-  if (end != at->part_end) return "the parts of a backward must go from the last layers to the first, each once";
-  if (a->kind == NODE_R && at->part_rebuilt) return "a part is rebuilt twice";
-  if (a->kind == NODE_B && discards(plan, part, a->micro) && !at->part_rebuilt)
-    return "a backward before its recomputation";
-  if (a->kind == NODE_R) {
-    if (!at->any_rebuilt) reason = at->done ? advance_freely(a, at) : advance(plan, a, at);
-    at->any_rebuilt = at->part_rebuilt = true;
-    return reason;
-  }
-  at->part_rebuilt = false;
-  at->part_end = part.first_layer > stage->first_layer ? part.first_layer : 0;
-  return at->part_end ? NULL : advance_whole(plan, a, at);
+  if (part.first_layer + part.n_layers != at->part_end)
+    return "the parts of a backward must go from the last layers to the first, each once";
+  return a->kind == NODE_R ? rebuild_part(plan, a, at) : finish_part(plan, a, part, at);
 }
 
 static int check_action(const struct plan *plan, int32_t rank, int64_t place, struct progress *stages) {

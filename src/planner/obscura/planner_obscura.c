@@ -97,8 +97,7 @@ static void choose_base(const struct plan_request *request, struct plan_stage *s
   mem_free(cut);
 }
 
-static bool goes_beyond(const struct obscura *x) {
-  const struct params_obscura *o = &x->options;
+static bool goes_beyond(const struct params_obscura *o) {
   bool forced = o->adjusted_stages != PARAMS_AUTO || o->lambda > 0;
   return !o->faithful && !forced && o->steps == PARAMS_obscura_steps_COUNT - 1;
 }
@@ -219,7 +218,7 @@ static int make_by(const struct plan_request *request, struct plan **plan) {
   choose_base(request, (*plan)->stages);
   struct plan *base = *plan;
   *plan = NULL;
-  if (goes_beyond(&x)) {
+  if (goes_beyond(&x.options)) {
     status = choose_best(&x, base->stages, plan);
   } else {
     struct obscura_draft *draft = obscura_follow(&x, base->stages);
@@ -241,7 +240,7 @@ static int make(const struct plan_request *request, struct plan **plan) {
   struct plan_request by_block = *request;
   int status = make_by(request, plan);
   bool may = request->recompute_by == PARAMS_RECOMPUTE_BY_AUTO && request->recompute_ops && request->simulate;
-  if (status || !isnan(*request->evaluated) || !may || request->params->obscura.faithful) return status;
+  if (status || !isnan(*request->evaluated) || !may || !goes_beyond(&request->params->obscura)) return status;
   plan_destroy(plan);
   by_block.recompute_by = PARAMS_RECOMPUTE_BY_BLOCK;
   planner_note(request,
