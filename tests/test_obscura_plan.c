@@ -174,6 +174,30 @@ static void test_named(void) {
   T_CHECK(n_parts > 0, "always all of what is named");
 }
 
+/* Where nothing fits stage by stage the planner recomputes block by block by itself, which the deck may forbid; the
+ * deck may ask for it too, and with every planner that recomputes it takes no more memory. */
+static void test_by_block(void) {
+  struct obscura_case c;
+  struct plan *plan = NULL;
+  obscura_case_open(&c, 12, 2, 8, 0);
+  c.params.pipeline.swap = PARAMS_SWAP_OFF;
+  int64_t peaks[MAX_RANKS], by_block[MAX_RANKS];
+  obscura_case_time(&c, "1f1b", peaks);
+  c.request.recompute_by = PARAMS_RECOMPUTE_BY_BLOCK;
+  obscura_case_time(&c, "1f1b", by_block);
+  for (int r = 0; r < 2; r++)
+    T_CHECK(by_block[r] < peaks[r], "rank %d: %lld, %lld", r, (long long)by_block[r], (long long)peaks[r]);
+  c.request.recompute_by = PARAMS_RECOMPUTE_BY_STAGE;
+  for (int r = 0; r < 2; r++) c.limits[r] = 2 * peaks[r];
+  while (obscura_case_time(&c, "obscura", NULL) < INFINITY)
+    for (int r = 0; r < 2; r++) c.limits[r] -= c.limits[r] / 64;
+  c.request.recompute_by = PARAMS_RECOMPUTE_BY_AUTO;
+  T_CHECK(!planner_run("obscura", &c.request, &plan) && plan->n_parts > 0, "%s", error_text());
+  plan_destroy(&plan);
+  obscura_case_check(&c, NULL);
+  obscura_case_close(&c);
+}
+
 int main(void) {
   test_never_slower();
   test_swap_helps();
@@ -182,5 +206,6 @@ int main(void) {
   test_by_hand();
   test_small_part();
   test_without_costs();
+  test_by_block();
   return t_end();
 }
