@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+#include "base/bytes.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "input/suggest.h"
@@ -35,8 +36,14 @@ static void check_sizes(void) {
       {"9223372036854775808 B", UNITS_OVERFLOW, 0},
       {"8388608 TiB", UNITS_OVERFLOW, 0},
       {"99999999999999999999999999999999999999999 B", UNITS_OVERFLOW, 0},
-      {"0.1 GiB", UNITS_FRACTION, 0},
-      {"1.5 B", UNITS_FRACTION, 0},
+      {"77.03GiB", UNITS_OK, 82710332702},
+      {"0.1 GiB", UNITS_OK, 107374182},
+      {"1.5 B", UNITS_OK, 1},
+      {"1.00000000000000000000000000000009 KiB", UNITS_OK, 1024},
+      {"0.33333333333333333333333333333333 KiB", UNITS_OK, 341},
+      {"0.00 GiB", UNITS_OK, 0},
+      {"0.9 B", UNITS_FRACTION, 0},
+      {"0.0000001 KiB", UNITS_FRACTION, 0},
       {"0.0000000000000000000000000000001 B", UNITS_FRACTION, 0},
       {"40", UNITS_BARE, 0},
       {"40 ", UNITS_BARE, 0},
@@ -55,6 +62,29 @@ static void check_sizes(void) {
     T_CHECK(fault == cases[i].fault, "'%s' gives fault %d", cases[i].text, (int)fault);
     int64_t wanted = cases[i].fault ? -7 : cases[i].bytes;
     T_CHECK(bytes == wanted, "'%s' is %lld", cases[i].text, (long long)bytes);
+  }
+}
+
+/* What the program prints can be typed: it is enough for what was printed, by less than a hundredth of the unit, and is
+ * printed as it was typed. */
+static void check_printed(void) {
+  static const char *const typed[] = {"77.03 GiB", "254.62 KiB", "1.50 GiB", "0 B", "1023 B", "3.01 TiB", "1.00 KiB"};
+  char text[32], again[32];
+  int64_t bytes, back;
+  for (int i = 0; i < 2000; i++) {
+    bytes = (int64_t)(draw() >> (1 + draw() % 63)) & INT64_MAX >> 1;
+    bytes_format(bytes, text, sizeof text);
+    enum units_fault fault = units_parse_size(text, &back);
+    T_CHECK(!fault && back >= bytes, "%lld B is '%s', fault %d, read as %lld", (long long)bytes, text, (int)fault,
+            (long long)back);
+    T_CHECK(back - bytes <= bytes / 100, "%lld B is '%s'", (long long)bytes, text);
+    bytes_format(back, again, sizeof again);
+    T_CHECK(!strcmp(text, again) || strstr(text, "1024.00"), "'%s' is '%s' when read", text, again);
+  }
+  for (size_t i = 0; i < sizeof typed / sizeof *typed; i++) {
+    T_CHECK(!units_parse_size(typed[i], &back), "'%s'", typed[i]);
+    bytes_format(back, text, sizeof text);
+    T_CHECK(!strcmp(text, typed[i]), "'%s' is '%s' when read", typed[i], text);
   }
 }
 
@@ -183,6 +213,7 @@ static void check_nearest(void) {
 
 int main(void) {
   check_sizes();
+  check_printed();
   check_durations();
   check_round_trips();
   check_sentences();

@@ -104,12 +104,13 @@ void params_print_manual(FILE *out) {
       out,
       "# Parameters\n\n"
       "Made by `penstock deck --manual` from the program's own table. The deck's form is told in [decks](decks.md).\n\n"
-      "Sizes are a number and one of B, KB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (of 1024). Times are a\n"
-      "number and one of ms, s, min, h, d, or hours:minutes:seconds, with days and a dash before it if need be. A "
-      "bare\n"
-      "number is refused where a unit is needed, but for 0. `-D section.key=value` sets any key from the command "
-      "line;\n"
-      "the value is written as in a deck.\n");
+      "Sizes are a number and one of B, KB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (of 1024), rounded down "
+      "to\n"
+      "whole bytes: every size that the program prints can be typed. Times are a number and one of ms, s, min, h, d, "
+      "or\n"
+      "hours:minutes:seconds, with days and a dash before it if need be. A bare number is refused where a unit is "
+      "needed,\n"
+      "but for 0. `-D section.key=value` sets any key from the command line; the value is written as in a deck.\n");
   for (int id = 0; id < PARAM_COUNT; id++) {
     const struct param_row *row = &param_rows[id];
     if (begins_section(id)) fprintf(out, "\n## %s\n\n%s\n", row->section, find_section_help(row->section));

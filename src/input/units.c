@@ -55,21 +55,25 @@ enum units_fault units_parse_size(const char *text, int64_t *bytes) {
   enum units_fault fault = split(text, size_units, N_SIZE_UNITS, &n, &unit);
   if (fault) return fault;
   __int128 number = 0, scale = 1;
-  bool decimals = false;
+  bool decimals = false, rest = false;
   for (size_t i = 0; i < n; i++) {
     if (text[i] == '.') {
       decimals = true;
       continue;
     }
-    /* Digits beyond these cannot make a whole number of bytes within 64 bits, unless they are zeros. */
-    if (number > INT64_MAX || scale > (__int128)1000000000000000000) return decimals ? UNITS_FRACTION : UNITS_OVERFLOW;
+    if (number > INT64_MAX && !decimals) return UNITS_OVERFLOW;
+    /* Decimals beyond these are less than a byte of the largest unit. */
+    if (number > INT64_MAX || scale > (__int128)1000000000000000000) {
+      rest = rest || text[i] != '0';
+      continue;
+    }
     number = number * 10 + (text[i] - '0');
     if (decimals) scale *= 10;
   }
   if (number > INT64_MAX * (__int128)10) return UNITS_OVERFLOW;
   __int128 product = number * unit->bytes;
-  if (product % scale) return UNITS_FRACTION;
   if (product / scale > INT64_MAX) return UNITS_OVERFLOW;
+  if (product < scale && (product > 0 || rest)) return UNITS_FRACTION;
   *bytes = (int64_t)(product / scale);
   return UNITS_OK;
 }
@@ -112,7 +116,7 @@ static char *explain(enum units_fault fault, const char *text, const struct unit
   switch (fault) {
   case UNITS_NUMBER: return mem_format("does not begin with a number");
   case UNITS_BARE: return mem_format("has no unit: write %s %s", text, example);
-  case UNITS_FRACTION: return mem_format("is not a whole number of bytes");
+  case UNITS_FRACTION: return mem_format("is less than a byte");
   case UNITS_OVERFLOW: return mem_format("is too large");
   case UNITS_CLOCK: return mem_format("is not hours:minutes:seconds, with minutes and seconds below 60");
   default: break;

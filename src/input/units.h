@@ -1,4 +1,5 @@
-/* Sizes and times as users write them: a number and a unit. Nothing is rounded. */
+/* Sizes and times as users write them: a number and a unit. Of a size, a fraction of a byte is left out; else
+ * nothing is rounded. */
 #ifndef PENSTOCK_INPUT_UNITS_H
 #define PENSTOCK_INPUT_UNITS_H
 
@@ -10,13 +11,13 @@ enum units_fault {
   UNITS_NUMBER,   /* does not begin with a number */
   UNITS_BARE,     /* a number without a unit */
   UNITS_UNKNOWN,  /* a unit that is none */
-  UNITS_FRACTION, /* not a whole number of bytes */
+  UNITS_FRACTION, /* less than a byte, but not zero */
   UNITS_OVERFLOW, /* too large */
   UNITS_CLOCK,    /* not hours:minutes:seconds */
 };
 
 /* "40 GiB", "1.5 KiB", "512MB"; units B, KB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (of 1024). "0" needs no
- * unit. On a fault *bytes is left alone. */
+ * unit. Rounded down to whole bytes, so "77.03 GiB", which has none, is a size. On a fault *bytes is left alone. */
 enum units_fault units_parse_size(const char *text, int64_t *bytes);
 /* "90 s", "1.5 h", "11:45:00", "2-00:00:00" (days before the dash); units ms, s, min, h, d. "0" needs no unit. */
 enum units_fault units_parse_duration(const char *text, double *seconds);
