@@ -2,10 +2,13 @@
  * costs, and files whose tables were changed. */
 #include <unistd.h>
 
+#include "cost_case.h"
+#include "model/footprint.h"
 #include "plan/recompute.h"
 #include "random_moves.h"
 #include "record/plan_file.h"
 #include "record/trace_read.h"
+#include "setup/predict.h"
 #include "store/h5.h"
 
 static const char path[] = "plan.h5";
@@ -192,6 +195,46 @@ static void test_prediction(const struct model *model) {
   plan_destroy(&plan);
 }
 
+/* The bytes that the ops of a layer are said to keep are those that it takes in the layout, with four-byte and two-byte
+ * numbers, whatever is discarded. */
+static void test_kept(struct model *model) {
+  struct cost *cost = make_cost_case("cost: {source: uniform, uniform: {forward_ms: 3}}\n", model, 3);
+  int64_t sums[2] = {0};
+  for (int trial = 0; trial < 12; trial++) {
+    model->half = trial % 2;
+    struct plan *plan = make_plan(model, "1f1b", 3, 3, true);
+    if (trial > 1) put_recompute(plan, model);
+    int32_t largest = 0;
+    for (int32_t i = 1; i < plan->n_micro; i++)
+      if (micro_shape_count_positions(plan->micro[i]) > micro_shape_count_positions(plan->micro[largest])) largest = i;
+    struct prediction prediction;
+    T_CHECK(!predict_plan(plan, model, cost, 1, 1, &prediction), "%s", error_text());
+    T_CHECK(!predict_write(&prediction, model, cost, path, "run:\n", "{}"), "%s", error_text());
+    struct h5_file *h5;
+    int64_t n = 0, row = 0;
+    for (int32_t l = 0; l < model->n_layers; l++) n += model->layers[l].n_ops;
+    int64_t *kept = MEM_NEW(int64_t, n);
+    T_CHECK(!h5_open(path, false, &h5), "%s", error_text());
+    T_CHECK(!h5_table_read(h5, "/costs", "bytes_kept", H5_INT64, 0, n, kept), "%s", error_text());
+    for (int32_t l = 0; l < model->n_layers; l++) {
+      struct footprint f;
+      int64_t sum = 0;
+      footprint_layer(model, &model->layers[l], plan->micro[largest], plan_get_discarded(plan, l, largest), 0, &f);
+      for (int32_t o = 0; o < model->layers[l].n_ops; o++) sum += kept[row++];
+      T_CHECK(sum == f.bytes[REGION_KEEP_INPUT] + f.bytes[REGION_KEEP_WEIGHT], "half %d, layer %d: %lld", model->half,
+              l, (long long)sum);
+      if (trial < 2) sums[trial] += sum;
+    }
+    h5_discard(&h5);
+    mem_free(kept);
+    predict_fini(&prediction);
+  }
+  T_CHECK(sums[1] > 0 && sums[1] < sums[0], "two-byte numbers take %lld of %lld", (long long)sums[1],
+          (long long)sums[0]);
+  model->half = false;
+  cost_destroy(&cost);
+}
+
 /* A file with another hash, flag or version is refused by name. */
 static void test_changed(const struct model *model) {
   static const struct {
@@ -227,6 +270,7 @@ int main(void) {
   struct model *model = make_tiny_model(3, true);
   test_random_plans(model);
   test_prediction(model);
+  test_kept(model);
   test_changed(model);
   test_swap();
   test_changed_moves();

@@ -59,6 +59,10 @@ static bool is_discarded(const struct layer *layer, int act, uint32_t discarded)
   return false;
 }
 
+int64_t footprint_act(const struct model *model, const struct act *act, struct micro_shape shape) {
+  return footprint_round(act->width * micro_shape_count_positions(shape) * get_word(model));
+}
+
 bool footprint_is_rebuilt(const struct layer *layer, int op, uint32_t discarded) {
   const struct op *o = &layer->ops[op];
   return (o->out >= 0 && is_discarded(layer, o->out, discarded)) ||
@@ -87,7 +91,7 @@ void footprint_layer(const struct model *model, const struct layer *layer, struc
     return;
   }
   for (int a = 0; a < layer->n_acts; a++) {
-    int64_t bytes = layer->acts[a].width * tokens * get_word(model);
+    int64_t bytes = footprint_act(model, &layer->acts[a], shape);
     bool lost = is_discarded(layer, a, discarded);
     out->act[a] = place_array(out, region_of_act(layer->acts[a].life, lost, moved >> a & 1), bytes);
     out->made[a] = lost ? place_array(out, REGION_FORWARD, bytes) : out->act[a];

@@ -55,6 +55,8 @@ uint32_t footprint_get_movable(const struct layer *layer);
  * does not keep; `moved` is as above, 0: nothing leaves. */
 void footprint_layer(const struct model *model, const struct layer *layer, struct micro_shape shape, uint32_t discarded,
                      uint32_t moved, struct footprint *out);
+/* Bytes of an activation, or of its gradient, rounded up: the model's two-byte or four-byte numbers. */
+int64_t footprint_act(const struct model *model, const struct act *act, struct micro_shape shape);
 /* True when R runs the op again: one of the arrays that it writes is kept for the backward and was discarded. An array
  * that several ops write (in place) is discarded when any of them is named. */
 bool footprint_is_rebuilt(const struct layer *layer, int op, uint32_t discarded);

@@ -13,7 +13,7 @@ struct op_work {
   double bytes; /* read and written once each, as from a memory that no cache stands before */
 };
 
-/* Counts one op of a layer for a micro-batch in 32-bit numbers: work[PASS_FORWARD], [PASS_INPUT],
+/* Counts one op of a layer for a micro-batch, in numbers of the model's size: work[PASS_FORWARD], [PASS_INPUT],
  * [PASS_WEIGHT]. A product of T tokens by an [in, out] matrix takes 2 T in out in every pass; attention takes
  * 4 x width a pair in the forward and 2.5 times that in the input pass, which makes the scores again; the head
  * makes its gradients in the forward, three products in all. */

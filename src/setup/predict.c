@@ -26,19 +26,19 @@ int predict_plan(struct plan *plan, const struct model *model, const struct cost
   return status;
 }
 
-/* Bytes of what an op writes that stay for the backward. An op in place writes what another has made. Where only the
- * layer's are known they are the first op's, as its times are. */
-static int64_t count_kept(const struct footprint *f, const struct layer *layer, const struct op *op,
-                          const struct micro_shape *micro) {
+static bool is_kept(enum region region) { return region == REGION_KEEP_INPUT || region == REGION_KEEP_WEIGHT; }
+
+/* Bytes of what an op's forward writes that stay for the backward; those of a layer's ops sum to what it keeps. An op
+ * in place writes what another has made; the head writes the gradient of its input. Where only the layer's are known
+ * they are the first op's, as its times are. */
+static int64_t count_kept(const struct model *model, const struct footprint *f, const struct layer *layer,
+                          const struct op *op, struct micro_shape micro) {
   if (layer->has_sizes) return op == layer->ops ? f->bytes[REGION_KEEP_INPUT] + f->bytes[REGION_KEEP_WEIGHT] : 0;
   int acts[2] = {op->in == op->out ? -1 : op->out, op->stats};
-  int64_t bytes = 0, tokens = (int64_t)micro->rows * micro->length;
-  for (int i = 0; i < 2; i++) {
-    if (acts[i] < 0) continue;
-    enum region region = f->act[acts[i]].region;
-    if (region == REGION_KEEP_INPUT || region == REGION_KEEP_WEIGHT)
-      bytes += footprint_round(layer->acts[acts[i]].width * tokens * (int64_t)sizeof(float));
-  }
+  int64_t bytes = 0;
+  for (int i = 0; i < 2; i++)
+    if (acts[i] >= 0 && is_kept(f->act[acts[i]].region)) bytes += footprint_act(model, &layer->acts[acts[i]], micro);
+  if (op->in >= 0 && is_kept(f->grad[op->in].region)) bytes += footprint_act(model, &layer->acts[op->in], micro);
   return bytes;
 }
 
@@ -76,7 +76,7 @@ static struct plan_file_cost *list_costs(const struct prediction *p, const struc
                                              .forward_s = seconds[PASS_FORWARD],
                                              .input_s = seconds[PASS_INPUT],
                                              .weight_s = seconds[PASS_WEIGHT],
-                                             .bytes_kept = count_kept(&f, layer, &layer->ops[o], micro)};
+                                             .bytes_kept = count_kept(model, &f, layer, &layer->ops[o], *micro)};
     }
   }
   return rows;
