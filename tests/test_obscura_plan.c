@@ -31,7 +31,7 @@ static void check_never_slower(struct obscura_case *c, int trial) {
 }
 
 static void test_never_slower(void) {
-  for (int trial = 0; trial < 60; trial++) {
+  for (int trial = 0; trial < 24; trial++) {
     struct obscura_case c;
     int32_t p = 2 + (int32_t)obscura_case_draw(5), m = 1 + (int32_t)obscura_case_draw(20);
     obscura_case_open(&c, p + (int)obscura_case_draw(p + 3), p, m, trial % 3);

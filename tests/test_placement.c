@@ -204,11 +204,13 @@ static void run_pair(const struct pair *x, const struct planner *planner) {
 }
 
 static void test_other_ranks(void) {
+  enum { SEARCHING = 3 }; /* a planner that asks all others is run every so many trials */
   for (int trial = 0; trial < 300; trial++) {
     struct pair x;
     open_pair(&x, trial);
     for (const struct planner *const *planner = planner_get_all(); *planner; planner++)
-      if (!(*planner)->takes_file) run_pair(&x, *planner);
+      if (!(*planner)->takes_file && ((*planner)->id != PARAMS_PLANNER_OBSCURA || trial % SEARCHING == 0))
+        run_pair(&x, *planner);
     close_pair(&x);
   }
   T_CHECK(n_made > 0 && n_refused > 0 && n_recomputing > 0, "%d plans, %d recompute; %d refusals", n_made,

@@ -11,7 +11,7 @@
 #include "planner/obscura/obscura.h"
 
 /* BUDGET: actions whose times are found in one annealing. */
-enum { BUDGET = 1500000, MOST_STEPS = 2000 };
+enum { BUDGET = 1500000, STEPS_A_STAGE = 60 };
 /* The chance of a slower step falls from FIRST to LAST of the time at the start. */
 static const double FIRST = 0.01, LAST = 0.0001;
 
@@ -85,7 +85,7 @@ static void step(struct climb *c, double heat) {
 struct obscura_draft *obscura_climb(struct obscura *x, const struct obscura_draft *draft, bool swaps) {
   struct climb c = {.x = x, .swaps = swaps, .key = {.seed = 2, .purpose = RNG_PLAN}};
   int64_t n_steps = BUDGET / (3 * (int64_t)x->n_stages * x->n_micro);
-  if (n_steps > MOST_STEPS) n_steps = MOST_STEPS;
+  if (n_steps > STEPS_A_STAGE * x->n_stages) n_steps = STEPS_A_STAGE * x->n_stages;
   c.now = obscura_draft_dup(x, draft);
   c.now->seconds = obscura_draft_time(x, c.now); /* `draft` may have been evaluated */
   c.best = obscura_draft_dup(x, c.now);
