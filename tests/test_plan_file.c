@@ -169,10 +169,10 @@ static void test_prediction(const struct model *model) {
   struct plan_file_cost costs[] = {{0, 0, OP_EMBED, 1, 2, 3, 64}, {1, 1, OP_MATMUL, 0.5, 0.25, 0.125, 128}};
   int32_t *after = MEM_NEW(int32_t, dag->n_nodes);
   for (int32_t v = 0; v < dag->n_nodes; v++) after[v] = v - 1;
-  struct plan_file_prediction p = {times, times + dag->n_nodes, after, 7.5, "preset cpu", costs, 2};
+  struct plan_file_prediction p = {times, times + dag->n_nodes, after, 7.5, 4, "preset cpu", costs, 2};
   write_plan(plan, model, &p);
   struct plan_file file;
-  T_CHECK(!plan_file_read(path, &file) && file.predicted_step_s == 7.5, "%s", error_text());
+  T_CHECK(!plan_file_read(path, &file) && file.predicted_step_s == 7.5 && file.time_scale == 4, "%s", error_text());
   T_CHECK(!strcmp(file.model_json, "{\"a\": 1}") && file.clip && !file.forward_only, "attributes");
   plan_file_fini(&file);
   struct node_row *nodes;

@@ -56,10 +56,19 @@ for ranks in 1 3 7 $((many < 31 ? many : 31)); do
   has_steps traced 2
 done
 
+# A step takes half as long here, and no longer on the devices: what they do in a second is what it was.
 name="twice as fast"
 train fast 4 "${timed[@]}" -D device.time_scale=2
 ends 0
 says 'modelled 82\.500 ms'
+speeds() { # of a run: columns 7 and 8, of the report, of the end
+  get_columns "$1" 7,8 | tail -n 1 | tr ' \t,' '\n'
+  "$penstock" report "$1" --json | sed -nE 's/^ *"tokens_per_s": ([-0-9.e+]*),?$/\1/p'
+  sed -nE 's/.*all steps but the first: ([0-9.e+-]+) TFLOP.*/\1/p' "$1/log.txt"
+}
+check [ "$(speeds fast | wc -l)" = 4 ] || fail "no speeds: $(speeds fast | tr '\n' ' ')"
+check awk '$1 < 0.8 * $2 || $1 > 1.25 * $2 { bad = 1 } END { exit bad || NR != 4 }' \
+  <(paste <(speeds fast) <(speeds plain)) || fail "speeds $(speeds fast | tr '\n' ' ')not $(speeds plain | tr '\n' ' ')"
 
 name="stopped: nothing to go on from"
 train stopped 4 "${timed[@]}" -D run.steps=1000 -D 'run.wall_time=2 s'

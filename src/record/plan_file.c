@@ -229,6 +229,7 @@ static int write_attributes(struct h5_file *file, const struct plan_file_content
   PLAN_FLAGS(X)
 #undef X
   if (!status) status = h5_write_double(file, "/", "predicted_step_s", p ? p->step_s : NAN);
+  if (!status) status = h5_write_double(file, "/", "time_scale", p ? p->time_scale : 1);
   if (!status) status = h5_write_text(file, "/", "cost_source", p ? p->cost_source : "");
   if (!status) status = h5_write_text(file, "/", "deck", content->deck ? content->deck : "");
   if (!status) status = h5_write_text(file, "/", "model", content->model_json ? content->model_json : "");
@@ -310,6 +311,9 @@ static int read_attributes(struct h5_file *h5, const char *path, struct plan_fil
   PLAN_FLAGS(X)
 #undef X
   if (!status) status = h5_read_double(h5, "/", "predicted_step_s", &file->predicted_step_s);
+  file->time_scale = 1;
+  if (!status && h5_has_attribute(h5, "/", "time_scale")) /* files of before do not have it */
+    status = h5_read_double(h5, "/", "time_scale", &file->time_scale);
   file->hash = (uint64_t)hash;
   file->n_ranks = (int32_t)n_ranks;
   return status;

@@ -1,6 +1,7 @@
 /* plan.h5: the plan in group /plan, and for people and their scripts the plan and its graph as tables /nodes /edges
  * /layers /stages /replicas /microbatches /recompute /moves /moved /swap /limits /peaks /costs, with attributes format,
- * version, planner, hash, n_ranks, the plan's flags, predicted_step_s, cost_source, deck, model. By one rank alone.
+ * version, planner, hash, n_ranks, the plan's flags, predicted_step_s, time_scale, cost_source, deck, model. By one
+ * rank alone.
  */
 #ifndef PENSTOCK_RECORD_PLAN_FILE_H
 #define PENSTOCK_RECORD_PLAN_FILE_H
@@ -27,6 +28,7 @@ struct plan_file_prediction {
   const double *start_s, *end_s; /* [n_nodes] */
   const int32_t *after;          /* [n_nodes] the node whose end let a node start, -1: none */
   double step_s;
+  double time_scale; /* all these times are divided by it */
   const char *cost_source;
   const struct plan_file_cost *costs; /* [n_costs] */
   int64_t n_costs;
@@ -95,6 +97,7 @@ struct plan_file {
   PLAN_FLAGS(X)
 #undef X
   double predicted_step_s; /* NaN: not predicted */
+  double time_scale;       /* times of the prediction, and of the run that wrote it, are divided by it */
   int64_t n_stages, n_replicas, n_micro, n_recompute, n_moves, n_moved, n_layers, n_limits, n_peaks;
   struct plan_file_stage *stages;
   struct plan_file_replica *replicas;

@@ -114,8 +114,8 @@ static bool has_warm_step(const struct trace_content *c, int64_t first, int64_t 
 }
 
 /* The first step after a start warms up: it counts only where it is asked for (steps), or there is no other. */
-static void add_steps(const struct trace_content *c, int64_t first, int64_t end, int64_t steps, bool recompute_early,
-                      struct report *r) {
+static void add_steps(const struct trace_content *c, int64_t first, int64_t end, int64_t steps,
+                      const struct plan_file *plan, struct report *r) {
   bool skips = steps == 0 && has_warm_step(c, first, end);
   struct step_read *read = MEM_NEW(struct step_read, c->n_steps);
   double sum = 0, trained = 0;
@@ -125,7 +125,7 @@ static void add_steps(const struct trace_content *c, int64_t first, int64_t end,
     const struct step_row *step = find_step(c, c->nodes[at].step);
     if (!step || r->n_steps == c->n_steps || (skips && step->starts == 1)) continue;
     struct step_view view;
-    step_view_init_rows(&view, &c->nodes[at], n, step->seconds, recompute_early);
+    step_view_init_rows(&view, &c->nodes[at], n, step->seconds, plan->recompute_early);
     report_step_add(&view, r);
     if (r->n_steps == 0) r->loss_first = step->loss, r->first_step = step->step;
     read[r->n_steps++] = (struct step_read){view.until - view.begin, step->step, at, n};
@@ -140,7 +140,7 @@ static void add_steps(const struct trace_content *c, int64_t first, int64_t end,
   if (r->n_steps > 0) {
     choose_typical(c, read, r);
     r->step_seconds = sum / (double)r->n_steps;
-    r->tokens_per_s = trained > 0 ? (double)tokens / trained : 0;
+    r->tokens_per_s = trained > 0 ? (double)tokens / trained / (plan->planner ? plan->time_scale : 1) : 0;
   }
   mem_free(read);
 }
@@ -194,7 +194,7 @@ static int fill_report(const struct trace_content *content, const struct plan_fi
   int64_t first, end;
   find_range(content, steps, &first, &end, &r->n_ranks);
   r->ranks = MEM_NEW(struct report_rank, r->n_ranks);
-  add_steps(content, first, end, steps, plan->recompute_early, r);
+  add_steps(content, first, end, steps, plan, r);
   if (r->n_steps == 0)
     return error_raise(STATUS_MISTAKE,
                        "%s/trace.h5 holds no step yet: it is written every run.trace_every steps and at the end",

@@ -152,7 +152,8 @@ int run_save_best_all(struct run *run, double validation);
 /* Loads the newest valid checkpoint of the folder, else model.init_from, else initial values. Collective. */
 int run_restore_all(struct run *run);
 
-/* run_report.c: the row of the step just done, kept in run->row. Rank 0 acts, all may call. */
+/* run_report.c: the row of the step just done, kept in run->row; its speeds are those of the device that is timed. Rank
+ * 0 acts, all may call. */
 void run_report_note(struct run *run, const struct batch *batch, const struct trainer_result *result);
 /* Reports a step, once everything of it is known: its line in the log and in metrics.csv. */
 int run_report_step(struct run *run, double validation);

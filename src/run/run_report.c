@@ -90,19 +90,19 @@ void run_report_share(const struct run *run) {
 
 void run_report_note(struct run *run, const struct batch *batch, const struct trainer_result *result) {
   if (run->rank != 0) return;
-  double flops = get_batch_flops(run, batch);
-  count_flops(run, flops, result->seconds);
+  double flops = get_batch_flops(run, batch), seconds = result->seconds * run_compare_get_scale(run);
+  count_flops(run, flops, seconds);
   run->row = (struct metrics_row){.step = run->step,
                                   .tokens = run->tokens,
                                   .loss = result->loss,
                                   .lr = result->lr,
                                   .grad_norm = result->grad_norm,
                                   .step_ms = result->seconds * 1e3,
-                                  .tokens_per_s = (double)batch->tokens / result->seconds,
-                                  .tflops = flops / result->seconds / 1e12,
+                                  .tokens_per_s = (double)batch->tokens / seconds,
+                                  .tflops = flops / seconds / 1e12,
                                   .validation_loss = NAN,
                                   .perplexity = NAN,
-                                  .tokens_per_s_device = (double)batch->tokens / result->seconds / run->size};
+                                  .tokens_per_s_device = (double)batch->tokens / seconds / run->size};
 }
 
 int run_report_step(struct run *run, double validation) {

@@ -88,6 +88,7 @@ int predict_write(const struct prediction *p, const struct model *model, const s
                                             .end_s = p->simulated.result->end,
                                             .after = p->simulated.result->binder,
                                             .step_s = p->simulated.result->step,
+                                            .time_scale = p->time_scale,
                                             .cost_source = cost_get_source(cost)};
   struct plan_file_cost *costs = list_costs(p, model, cost, &prediction.n_costs);
   prediction.costs = costs;

@@ -181,6 +181,10 @@ int64_t h5_balance(void) { return (int64_t)H5Fget_obj_count((hid_t)H5F_OBJ_ALL, 
 
 /* ---- objects ---- */
 
+bool h5_has_attribute(struct h5_file *file, const char *object, const char *name) {
+  return H5Aexists_by_name(file->id, object, name, H5P_DEFAULT) > 0;
+}
+
 bool h5_has(struct h5_file *file, const char *object) {
   if (!strcmp(object, "/")) return true;
   char *part = mem_strdup(object);

@@ -45,6 +45,7 @@ int h5_read_text(struct h5_file *file, const char *object, const char *name, cha
 int h5_read_int(struct h5_file *file, const char *object, const char *name, int64_t *value);
 int h5_read_double(struct h5_file *file, const char *object, const char *name, double *value);
 bool h5_has(struct h5_file *file, const char *object);
+bool h5_has_attribute(struct h5_file *file, const char *object, const char *name);
 /* Takes a group or dataset away; its room is used again while the file is open. */
 int h5_remove(struct h5_file *file, const char *object);
 
