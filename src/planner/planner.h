@@ -128,5 +128,7 @@ int planner_linear_make(const struct plan_request *request, const char *name, pl
  * or does not fit its limits. peaks (may be NULL): bytes of each rank's device, INT64_MAX where they are not known. The
  * plan need not be checked or frozen. */
 double planner_evaluate(const struct plan_request *request, const struct plan *plan, int64_t *peaks);
+/* Its memory alone, for which no costs are needed: true when it can run and fits its limits. peaks: as above. */
+bool planner_measure(const struct plan_request *request, const struct plan *plan, int64_t *peaks);
 
 #endif

@@ -4,9 +4,7 @@
  */
 #include <string.h>
 
-#include "base/error.h"
 #include "base/mem.h"
-#include "dag/dag.h"
 #include "plan/recompute.h"
 #include "planner/obscura/obscura.h"
 
@@ -58,13 +56,9 @@ static struct plan *make(const struct fit *f, const int32_t *parts) {
 /* Sets the peaks of a plan. False when it cannot be run. */
 static bool measure(const struct fit *f, const int32_t *parts) {
   struct plan *plan = make(f, parts);
-  struct dag *dag = NULL;
-  bool can = !plan_check(plan) && !dag_build(plan, f->x->request->model, &dag);
-  if (!can) error_clear();
-  for (int32_t r = 0; r < plan->n_ranks && can; r++) f->peaks[r] = dag_get_peak(dag, r, NULL);
-  dag_destroy(&dag);
+  planner_measure(f->x->request, plan, f->peaks);
   plan_destroy(&plan);
-  return can;
+  return f->peaks[0] < INT64_MAX;
 }
 
 /* Finds the least parts for all ranks. False when all is not enough. */
