@@ -180,10 +180,11 @@ bool obscura_settle_stage(struct obscura *x, struct obscura_draft *draft, int32_
 /* obscura_climb.c: looks for better boundaries and for better counts of forwards ahead, each stage by itself, around
  * the draft. Returns the best draft by its quick time, owned by the caller. */
 struct obscura_draft *obscura_climb(struct obscura *x, const struct obscura_draft *draft, bool swaps);
-/* obscura_refine.c: improves the draft action by action and micro-batch by micro-batch, and offers what it finds. */
-void obscura_refine(struct obscura *x, const struct obscura_draft *draft, struct obscura_choice *choice);
+/* obscura_refine.c: improves the draft action by action and micro-batch by micro-batch, where swaps says so with blocks
+ * that leave, and offers what it finds. */
+void obscura_refine(struct obscura *x, const struct obscura_draft *draft, bool swaps, struct obscura_choice *choice);
 /* Refines drafts of all cuts, where there are few and schedules are small. */
-void obscura_refine_cuts(struct obscura *x, struct obscura_choice *choice);
+void obscura_refine_cuts(struct obscura *x, bool swaps, struct obscura_choice *choice);
 /* obscura_rivals.c: offers the plans that other planners make for the request. */
 void obscura_find_rival(struct obscura *x, struct obscura_choice *choice);
 /* obscura_fit_order.c: lets the stages of a plan that discards nothing discard what their ranks lack, and offers it. */

@@ -13,15 +13,16 @@
 #include "planner/obscura/obscura_schedule.h"
 
 /* BUDGET: actions whose times are found for one draft, in as many runs from the same start as have room for RUN_STEPS.
- * MOST_ACTIONS: larger schedules are not refined, as a change of one action is nothing to them. MOST_CUTS: so many cuts
- * are all tried where schedules are small enough for several runs, those of them that look best with the whole budget.
+ * STEPS: for each action of a schedule, at most, as tiny ones soon repeat themselves. MOST_ACTIONS: larger schedules
+ * are not refined, as a change of one action is nothing to them. MOST_CUTS: so many cuts are all tried where schedules
+ * are small enough for several runs, those of them that look best with the whole budget.
  */
-enum { BUDGET = 1500000, RUN_STEPS = 8000, MOST_RUNS = 6, MOST_ACTIONS = 300, TRIES = 3, MOST_JUMP = 5 };
+enum { BUDGET = 1500000, RUN_STEPS = 8000, STEPS = 2000, MOST_RUNS = 6, MOST_ACTIONS = 300, TRIES = 3, MOST_JUMP = 5 };
 enum { MOST_CUTS = 60, BEST_CUTS = 3 };
 /* The chance of a slower step falls from FIRST to LAST of the time at the start. */
 static const double FIRST = 0.03, LAST = 0.0003;
 /* The parts of the time that count when a schedule does not fit: of any, and for all of a limit too much. */
-static const double LEAST_PENALTY = 0.005, PENALTY = 0.3;
+static const double LEAST_PENALTY = 0.005, PENALTY = 2;
 
 struct annealing {
   const struct obscura *x;
@@ -157,6 +158,7 @@ static bool run(struct annealing *a, int64_t budget) {
   int64_t n_actions = 0;
   for (int32_t s = 0; s < a->now->n_stages; s++) n_actions += a->start->n_actions[s];
   int64_t n_steps = budget / n_actions + 1, n_runs = n_steps / RUN_STEPS;
+  if (n_steps > STEPS * n_actions) n_steps = STEPS * n_actions;
   n_runs = n_runs < 1 ? 1 : n_runs > MOST_RUNS ? MOST_RUNS : n_runs;
   for (int64_t r = 0; r < n_runs; r++) {
     a->key.a = (uint32_t)r;
@@ -192,10 +194,10 @@ static bool is_refined(const struct obscura *x, int64_t most_actions) {
   return x->request->simulate && x->early && 3 * (int64_t)x->n_stages * x->n_micro <= most_actions;
 }
 
-void obscura_refine(struct obscura *x, const struct obscura_draft *draft, struct obscura_choice *choice) {
+void obscura_refine(struct obscura *x, const struct obscura_draft *draft, bool swaps, struct obscura_choice *choice) {
   if (!is_refined(x, MOST_ACTIONS)) return;
   struct obscura_draft *d = obscura_draft_dup(x, draft);
-  struct obscura_ways *ways = obscura_ways_create(x, d);
+  struct obscura_ways *ways = obscura_ways_create(x, d, swaps);
   bool again = true;
   for (int t = 0; t < TRIES && again; t++) {
     struct annealing a;
@@ -210,8 +212,8 @@ void obscura_refine(struct obscura *x, const struct obscura_draft *draft, struct
 /* ---- all cuts ---- */
 
 /* Sets draft->seconds to what a short annealing finds. */
-static void look(struct obscura *x, struct obscura_draft *d) {
-  struct obscura_ways *ways = obscura_ways_create(x, d);
+static void look(struct obscura *x, struct obscura_draft *d, bool swaps) {
+  struct obscura_ways *ways = obscura_ways_create(x, d, swaps);
   struct annealing a;
   open_annealing(&a, x, ways, d);
   d->seconds = run(&a, BUDGET / MOST_RUNS) ? a.best_seconds : INFINITY;
@@ -237,7 +239,7 @@ static bool are_few(int32_t n_layers, int32_t n_stages) {
   return n <= MOST_CUTS;
 }
 
-void obscura_refine_cuts(struct obscura *x, struct obscura_choice *choice) {
+void obscura_refine_cuts(struct obscura *x, bool swaps, struct obscura_choice *choice) {
   if (x->request->partition.kind != PARAMS_CUT_AUTO || !is_refined(x, BUDGET / RUN_STEPS / 2)) return;
   if (!are_few(x->n_layers, x->n_stages)) return;
   struct obscura_draft *best[BEST_CUTS + 1] = {NULL};
@@ -246,14 +248,14 @@ void obscura_refine_cuts(struct obscura *x, struct obscura_choice *choice) {
     stages[s] = (struct plan_stage){s, s + 1 < x->n_stages ? 1 : x->n_layers - s};
   do {
     struct obscura_draft *d = obscura_draft_create(x, stages);
-    look(x, d);
+    look(x, d, swaps);
     int at = BEST_CUTS;
     for (; at > 0 && (!best[at - 1] || best[at - 1]->seconds > d->seconds); at--) best[at] = best[at - 1];
     best[at] = d;
     obscura_draft_destroy(&best[BEST_CUTS]);
   } while (step_cut(stages, x->n_stages, x->n_layers));
   for (int i = 0; i < BEST_CUTS; i++) {
-    if (best[i] && isfinite(best[i]->seconds)) obscura_refine(x, best[i], choice);
+    if (best[i] && isfinite(best[i]->seconds)) obscura_refine(x, best[i], swaps, choice);
     obscura_draft_destroy(&best[i]);
   }
   mem_free(stages);

@@ -24,7 +24,8 @@ struct obscura_ways {
 };
 enum { OBSCURA_MOST_WAYS = 24 };
 
-struct obscura_ways *obscura_ways_create(const struct obscura *x, const struct obscura_draft *draft);
+/* swaps: blocks may wait in host memory where the deck lets them. */
+struct obscura_ways *obscura_ways_create(const struct obscura *x, const struct obscura_draft *draft, bool swaps);
 void obscura_ways_destroy(struct obscura_ways **ways);
 
 /* An action of a micro-batch on a stage: NODE_F, NODE_R or NODE_B; or OUT, where its block's memory is given back and

@@ -219,27 +219,24 @@ static struct obscura_draft *make_least(struct obscura *x, const struct plan_sta
   return d;
 }
 
-/* Refines the draft where it is faster than the one before. */
-static void refine(struct obscura *x, const struct obscura_draft *best, double *before, struct obscura_choice *choice) {
-  if (best->seconds < *before) obscura_refine(x, best, choice);
-  *before = best->seconds;
-}
-
 /* Each means is searched after those before it and what they find stays a candidate: with one more means allowed no
  * plan is slower. */
 struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *base,
                                      struct obscura_choice *choice) {
   struct obscura_draft *best = paper;
-  double before = INFINITY;
   bool swaps = obscura_may_swap(x);
   search_with(x, base, false, x->tier, &best);
-  refine(x, best, &before, choice);
-  if (swaps) search_with(x, base, true, x->tier, &best);
-  refine(x, best, &before, choice);
+  obscura_refine(x, best, false, choice);
+  obscura_refine_cuts(x, false, choice);
+  if (swaps) {
+    search_with(x, base, true, x->tier, &best);
+    obscura_refine(x, best, true, choice);
+    obscura_refine_cuts(x, true, choice);
+  }
+  double before = best->seconds;
   if (swaps && x->request->params->pipeline.swap_tier == PARAMS_SWAP_TIER_AUTO && obscura_links_are_faster(x, base))
     search_with(x, base, true, PLAN_TIER_RANK, &best);
-  refine(x, best, &before, choice);
-  obscura_refine_cuts(x, choice);
+  if (best->seconds < before) obscura_refine(x, best, true, choice);
   if (x->request->recompute_ops) spare_micro(x, &best);
   if (isinf(best->seconds)) {
     struct plan_stage *least = MEM_NEW(struct plan_stage, x->n_stages);

@@ -41,7 +41,7 @@ static void list_ways(const struct obscura *x, const struct obscura_draft *d, st
   mem_free(ops);
 }
 
-struct obscura_ways *obscura_ways_create(const struct obscura *x, const struct obscura_draft *d) {
+struct obscura_ways *obscura_ways_create(const struct obscura *x, const struct obscura_draft *d, bool swaps) {
   struct obscura_ways *ways = MEM_NEW(struct obscura_ways, 1);
   ways->n_stages = x->n_stages;
   ways->n_layers = x->n_layers;
@@ -50,7 +50,7 @@ struct obscura_ways *obscura_ways_create(const struct obscura *x, const struct o
   ways->ops = MEM_NEW(uint32_t, (int64_t)x->n_stages * OBSCURA_MOST_WAYS * x->n_layers);
   ways->may_leave = MEM_NEW(bool, x->n_stages);
   for (int32_t s = 0; s < x->n_stages; s++) {
-    ways->may_leave[s] = may_leave(x, s);
+    ways->may_leave[s] = swaps && may_leave(x, s);
     list_ways(x, d, ways, s);
   }
   return ways;
