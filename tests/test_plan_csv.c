@@ -1,6 +1,7 @@
 /* Orders from CSV: files that torch.distributed.pipelining wrote, read, priced and written again; files that are
  * refused, with row, action and reason; orders whose micro-batches do not ascend. */
 #include "plan/plan_csv.h"
+#include "plan/recompute.h"
 
 #include "base/error.h"
 #include "base/file.h"
@@ -323,6 +324,25 @@ static void test_random_orders(void) {
   model_destroy(&model);
 }
 
+/* Passes that are cut into parts are whole in the text. */
+static void check_parts(const struct model *model, const struct plan *plan) {
+  struct plan *copy = plan_dup(plan);
+  uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
+  bool *stages = MEM_NEW(bool, plan->n_stages);
+  for (int32_t l = 0; l < model->n_layers; l++) ops[l] = recompute_get_ops(&model->layers[l], PARAMS_RECOMPUTE_FULL);
+  for (int32_t s = 0; s < plan->n_stages; s++) stages[s] = true;
+  recompute_put(copy, ops, stages);
+  char *whole = plan_csv_format(copy);
+  recompute_cut(copy, model, stages);
+  char *parts = plan_csv_format(copy);
+  T_CHECK(!strcmp(whole, parts) && copy->n_parts > 0, "%s: %s is not %s", plan->planner, parts, whole);
+  mem_free(whole);
+  mem_free(parts);
+  mem_free(ops);
+  mem_free(stages);
+  plan_destroy(&copy);
+}
+
 /* Every planner's plan comes back from its text. */
 static void test_export(void) {
   struct model *model = make_tiny_model(8, true);
@@ -338,6 +358,7 @@ static void test_export(void) {
              plan->order[k].micro == read->order[k].micro;
     T_CHECK(same && !memcmp(plan->replica_rank, read->replica_rank, sizeof(int32_t) * (size_t)plan->n_stages), "%s",
             plan->planner);
+    check_parts(model, plan);
     mem_free(text);
     plan_destroy(&read);
     plan_destroy(&plan);

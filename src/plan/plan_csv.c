@@ -204,19 +204,33 @@ void plan_csv_destroy(struct plan_csv **csv) {
   *csv = NULL;
 }
 
+/* Of a pass in parts the first recomputation stands for all, and the last backward. rebuilt[n_stages * n_micro] are the
+ * passes of which a recomputation was there. */
+static bool stands_for_pass(const struct plan *plan, int64_t k, bool *rebuilt) {
+  const struct plan_action *a = &plan->order[k];
+  if (plan->n_parts == 0 || plan->parts[k].n_layers == 0) return true;
+  if (a->kind == NODE_B) return plan->parts[k].first_layer == plan->stages[a->stage].first_layer;
+  bool *seen = &rebuilt[(int64_t)a->stage * plan->n_micro + a->micro], first = !*seen;
+  *seen = true;
+  return first;
+}
+
 char *plan_csv_format(const struct plan *plan) {
   enum { WIDEST = 2 * 11 + 4 };
   int64_t n_actions = plan->order_offset[plan->n_ranks];
   size_t size = (size_t)n_actions * WIDEST + (size_t)plan->n_ranks + 1, n = 0;
   char *text = mem_alloc(size);
+  bool *rebuilt = MEM_NEW(bool, (int64_t)plan->n_stages * plan->n_micro);
   for (int32_t r = 0; r < plan->n_ranks; r++) {
     for (int64_t k = plan->order_offset[r]; k < plan->order_offset[r + 1]; k++) {
       const struct plan_action *a = &plan->order[k];
+      if (!stands_for_pass(plan, k, rebuilt)) continue;
       n += (size_t)snprintf(text + n, size - n, "%s%d%s%d", k > plan->order_offset[r] ? "," : "", (int)a->stage,
                             node_kind_get_name(a->kind), (int)a->micro);
     }
     text[n++] = '\n';
   }
   text[n] = 0;
+  mem_free(rebuilt);
   return mem_resize(text, n + 1);
 }

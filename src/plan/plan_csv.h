@@ -35,7 +35,7 @@ void plan_csv_destroy(struct plan_csv **csv);
  * reason. */
 int plan_csv_check(struct plan_csv *csv, const char *name, int32_t n_micro);
 
-/* The orders of a plan as such a text, owned by the caller. */
+/* The orders of a plan as such a text, owned by the caller; passes that are cut into parts are whole there. */
 char *plan_csv_format(const struct plan *plan);
 
 #endif
