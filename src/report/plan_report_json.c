@@ -20,9 +20,10 @@ static json_t *make_stages(const struct plan *plan, const struct model *model) {
     for (int32_t i = plan->replica_offset[s]; i < plan->replica_offset[s + 1]; i++)
       json_array_append_new(ranks, json_integer(plan->replica_rank[i]));
     char *discards = recompute_describe(plan, model, s);
-    json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:o, s:s}", "stage", (int)s, "first_layer",
+    json_array_append_new(list, json_pack("{s:i, s:i, s:i, s:o, s:s, s:s}", "stage", (int)s, "first_layer",
                                           (int)plan->stages[s].first_layer, "n_layers", (int)plan->stages[s].n_layers,
-                                          "ranks", ranks, "recompute", *discards ? discards : "none"));
+                                          "ranks", ranks, "recompute", *discards ? discards : "none", "recompute_by",
+                                          plan_has_parts(plan, s) ? "block" : "stage"));
     mem_free(discards);
   }
   return list;

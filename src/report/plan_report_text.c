@@ -75,9 +75,10 @@ static void print_stages(FILE *out, const struct plan_report *r) {
     char layers[32];
     snprintf(layers, sizeof layers, "%d-%d", (int)stage->first_layer, (int)(stage->first_layer + stage->n_layers - 1));
     char *discards = recompute_describe(r->plan, r->model, s);
-    fprintf(out, "%5d  %5d  %11s  %6g  %12" PRId64 "  %10.4g  %9.4g  %8.4g  %s\n", (int)s,
+    fprintf(out, "%5d  %5d  %11s  %6g  %12" PRId64 "  %10.4g  %9.4g  %8.4g  %s%s\n", (int)s,
             (int)plan_get_holder(r->plan, s), layers, body / 2.0, parameters, means[s].forward * 1e3,
-            means[s].recompute * 1e3, means[s].backward * 1e3, *discards ? discards : "-");
+            means[s].recompute * 1e3, means[s].backward * 1e3, *discards ? discards : "-",
+            plan_has_parts(r->plan, s) ? ", block by block" : "");
     mem_free(discards);
   }
   if (r->plan->n_stages > RANKS_LISTED) fprintf(out, "... and %d stages more\n", (int)r->plan->n_stages - RANKS_LISTED);

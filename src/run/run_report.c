@@ -127,9 +127,10 @@ static void log_stage(const struct run *run, int32_t s) {
     blocks += run->model->layers[l].block >= 0;
   }
   char *discards = recompute_describe(run->plan, run->model, s);
-  log_line("  stage %d on rank %d: layers %d to %d (%g block%s), %lld parameters%s%s", s, plan_get_holder(run->plan, s),
-           stage->first_layer, stage->first_layer + stage->n_layers - 1, blocks / 2.0, blocks == 2 ? "" : "s",
-           (long long)parameters, *discards ? ", recomputes " : "", discards);
+  log_line("  stage %d on rank %d: layers %d to %d (%g block%s), %lld parameters%s%s%s", s,
+           plan_get_holder(run->plan, s), stage->first_layer, stage->first_layer + stage->n_layers - 1, blocks / 2.0,
+           blocks == 2 ? "" : "s", (long long)parameters, *discards ? ", recomputes " : "", discards,
+           plan_has_parts(run->plan, s) ? ", block by block" : "");
   mem_free(discards);
 }
 
