@@ -62,7 +62,7 @@ for tier in host disk rank; do
 done
 
 # From the limit up that the refusal of no memory says is enough. Below, a limit is refused or enough, never too much.
-get_need() { sed -nE 's/.*what would fit: memory.device_limit of rank 0: ([0-9]+) B.*/\1/p' err; }
+get_need() { sed -nE 's/.*what would fit: memory.device_limit of (rank 0|all ranks): ([0-9]+) B.*/\2/p' err; }
 for ranks in 2 4; do
   least=(verify --reference "$ref/$file.h5" -D pipeline.planner=obscura -D data.micro_batch=1)
   run_on $ranks 2 "${least[@]}" -D 'memory.device_limit=1 B'

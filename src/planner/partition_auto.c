@@ -16,6 +16,7 @@ struct cutter {
   int32_t n_stages, n_layers;
   partition_least *least; /* stages must fit by this; NULL: they need not */
   const void *context;
+  int64_t floor;   /* limits below this count as this */
   double largest;  /* no stage may take longer */
   bool sums;       /* values are sums of squares, else the largest stage time */
   double *value;   /* [n_stages][n_layers+1] of the first stages over the first layers */
@@ -32,11 +33,18 @@ static int64_t discard_all(const void *request, int32_t stage, const struct stag
   return stage_need_get_peak(need, planner_may_recompute(request, stage) ? need->discardable : 0);
 }
 
-static bool fits(const struct cutter *c, int32_t stage, int32_t first, int32_t n) {
+/* Bytes that a stage takes at least, where its rank's limit is less than that; else 0. */
+static int64_t get_excess(const struct cutter *c, int32_t stage, int32_t first, int32_t n) {
   int32_t rank = planner_get_rank(c->request, stage);
-  if (!c->least || planner_get_limit(c->request, rank) == INT64_MAX) return true;
+  int64_t limit = planner_get_limit(c->request, rank);
+  if (limit == INT64_MAX) return 0;
   struct stage_need need = stage_needs_get(c->needs, stage, rank, first, n);
-  return c->least(c->context, stage, &need) <= planner_get_limit(c->request, rank);
+  int64_t least = c->least(c->context, stage, &need);
+  return least <= limit ? 0 : least;
+}
+
+static bool fits(const struct cutter *c, int32_t stage, int32_t first, int32_t n) {
+  return !c->least || get_excess(c, stage, first, n) <= c->floor;
 }
 
 /* The best last stage of those up to `stage`, which end before layer `end`. */
@@ -131,4 +139,59 @@ bool partition_make_within(const struct plan_request *request, partition_least *
   if (largest < INFINITY) take_cut(&c, largest, stages);
   close_cutter(&c);
   return largest < INFINITY;
+}
+
+/* The least limit that all ranks whose own is less must have, so that the stages up to `stage`, which end before layer
+ * `end`, fit. */
+static void choose_nearest(struct cutter *c, int32_t stage, int32_t end) {
+  int64_t row = (int64_t)stage * (c->n_layers + 1), before = row - (c->n_layers + 1);
+  double best = INFINITY;
+  for (int32_t first = stage == 0 ? 0 : end - 1; first >= stage; first--) {
+    double excess = (double)get_excess(c, stage, first, end - first);
+    double value = fmax(stage == 0 ? 0 : c->value[before + first], excess);
+    if (value < best) best = value;
+    if (stage == 0 || excess >= best) break; /* more layers take no less */
+  }
+  c->value[row + end] = best;
+}
+
+int64_t partition_make_nearest(const struct plan_request *request, partition_least *least, const void *context,
+                               struct plan_stage *stages) {
+  if (planner_count_stages(request) > request->model->n_layers) return INT64_MAX;
+  struct cutter c = open_cutter(request);
+  c.least = least;
+  c.context = context;
+  for (int32_t s = 0; s < c.n_stages; s++)
+    for (int32_t end = s + 1; end <= c.n_layers - (c.n_stages - 1 - s); end++) choose_nearest(&c, s, end);
+  c.floor = (int64_t)c.value[(int64_t)c.n_stages * (c.n_layers + 1) - 1];
+  take_cut(&c, cut(&c, false, INFINITY), stages);
+  close_cutter(&c);
+  return c.floor;
+}
+
+/* The largest need of the stages over their limits; 0: they fit. */
+static int64_t get_largest_excess(const struct plan_request *request, const struct plan_stage *stages) {
+  struct cutter c = open_cutter(request);
+  int64_t largest = 0;
+  c.least = discard_all;
+  for (int32_t s = 0; s < c.n_stages; s++) {
+    int64_t excess = get_excess(&c, s, stages[s].first_layer, stages[s].n_layers);
+    if (excess > largest) largest = excess;
+  }
+  close_cutter(&c);
+  return largest;
+}
+
+int64_t partition_find_limit(const struct plan_request *request) {
+  int64_t limit = INT64_MAX;
+  if (planner_count_chunks(request) > 1 || request->n_stages != request->n_ranks) return limit;
+  struct plan_stage *stages = MEM_NEW(struct plan_stage, planner_count_stages(request));
+  if (request->partition.kind == PARAMS_CUT_AUTO)
+    limit = partition_make_nearest(request, discard_all, request, stages);
+  else if (partition_make(request, stages))
+    error_clear();
+  else
+    limit = get_largest_excess(request, stages);
+  mem_free(stages);
+  return limit;
 }

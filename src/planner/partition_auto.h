@@ -16,4 +16,13 @@ typedef int64_t partition_least(const void *context, int32_t stage, const struct
 bool partition_make_within(const struct plan_request *request, partition_least *least, const void *context,
                            struct plan_stage *stages);
 
+/* Cuts in the same way so that the limit is least that all ranks whose own is less must have for their stages to fit.
+ * Returns it, 0 when all fit into their own; INT64_MAX, and stages are not touched, when there are fewer layers than
+ * stages. */
+int64_t partition_make_nearest(const struct plan_request *request, partition_least *least, const void *context,
+                               struct plan_stage *stages);
+/* That limit of the request's own cut, where that is not auto, by 1F1B's need with all recomputed that may be.
+ * INT64_MAX: not known. */
+int64_t partition_find_limit(const struct plan_request *request);
+
 #endif

@@ -123,3 +123,7 @@ static int64_t get_least(const void *context, int32_t stage, const struct stage_
 bool obscura_cut_least(const struct obscura *x, struct plan_stage *stages) {
   return partition_make_within(x->request, get_least, x, stages);
 }
+
+void obscura_cut_nearest(const struct obscura *x, struct plan_stage *stages) {
+  partition_make_nearest(x->request, get_least, x, stages);
+}

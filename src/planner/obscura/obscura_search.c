@@ -240,9 +240,10 @@ struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *pa
   if (x->request->recompute_ops) spare_micro(x, &best);
   if (isinf(best->seconds)) {
     struct plan_stage *least = MEM_NEW(struct plan_stage, x->n_stages);
-    bool cut = x->request->partition.kind == PARAMS_CUT_AUTO && obscura_cut_least(x, least);
+    memcpy(least, base, sizeof *least * (size_t)x->n_stages);
+    if (x->request->partition.kind == PARAMS_CUT_AUTO) obscura_cut_nearest(x, least);
     obscura_draft_destroy(&best);
-    best = make_least(x, cut ? least : base);
+    best = make_least(x, least);
     mem_free(least);
   }
   return best;
