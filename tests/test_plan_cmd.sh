@@ -233,7 +233,7 @@ peaks $((full + 4 * each)) $((full + 3 * each + each / 2)) $((full + 3 * each)) 
 run 0 plan beside/deck.yml "${first[@]}" -D "memory.device_limit=$((full + 2 * each)) B"
 peaks $((full + each)) $((full + each)) $((full + 2 * each)) $((full + each))
 run 2 plan beside/deck.yml "${first[@]}" -D "memory.device_limit=$((full + each - 1)) B"
-warns "rank 0: $((full + each)) B"
+warns "all ranks: $((full + each)) B"
 
 # ---- what is refused, each with exit code 2 and its key ----
 refuse() {
