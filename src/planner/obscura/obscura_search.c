@@ -3,9 +3,9 @@
  *
  * More memory or a faster link must not make a plan slower, but a search that knows the limit ends up somewhere else
  * with every limit. Drafts are therefore looked for at fixed limits, so many to a doubling, and with fixed times of
- * copies; what is found there for the limits around the request's is fitted to the request's and judged. A draft fitted
- * to more memory discards less and takes no longer, and a higher limit has no fewer drafts to choose among but those
- * looked for far below it.
+ * copies; what is found there for the limits around the request's is fitted to fixed limits just below the request's
+ * and judged: a plan that fits into less fits, and a higher limit has no fewer plans to choose among but those found
+ * far below it.
  */
 #include <math.h>
 #include <string.h>
@@ -14,10 +14,18 @@
 #include "base/mem.h"
 #include "planner/obscura/obscura.h"
 
-/* Fixed limits: PER_DOUBLING to a doubling, those from BELOW below the request's to ABOVE above it are looked at. Times
- * of copies: two to a doubling. LARGE: actions of a step from which on a look takes too long to be taken often; then
- * there is one, with the request's own limits. */
-enum { PER_DOUBLING = 32, BELOW = 4, ABOVE = 1, COPIES_PER_DOUBLING = 2, LARGE = 16000 };
+/* Fixed limits: drafts are looked for at PER_DOUBLING to a doubling, from BELOW below the request's to ABOVE above it,
+ * and fitted to FITS of FITS_PER_DOUBLING to a doubling. Times of copies: two to a doubling. LARGE: actions of a step
+ * from which on a look takes too long to be taken often; then there is one, with the request's own limits. */
+enum {
+  PER_DOUBLING = 32,
+  BELOW = 4,
+  ABOVE = 1,
+  FITS_PER_DOUBLING = 96,
+  FITS = 3,
+  COPIES_PER_DOUBLING = 2,
+  LARGE = 16000
+};
 
 /* ---- pools ---- */
 
@@ -55,23 +63,32 @@ static int64_t get_least_limit(const struct obscura *x) {
   return least;
 }
 
-/* Looks with all limits and all times of copies multiplied. */
+/* The planning with all limits and all times of copies multiplied. */
+struct supposed {
+  struct obscura x;
+  struct plan_request request;
+  int64_t *limits; /* [n_ranks] */
+};
+
+static void suppose(const struct obscura *x, double limits, double copies, struct supposed *s) {
+  *s = (struct supposed){.x = *x, .request = *x->request, .limits = MEM_NEW(int64_t, x->request->n_ranks)};
+  for (int32_t r = 0; r < x->request->n_ranks; r++) {
+    int64_t limit = planner_get_limit(x->request, r);
+    s->limits[r] = limit == INT64_MAX ? limit : (int64_t)(limits * (double)limit);
+  }
+  s->request.device_limit = s->limits;
+  s->x.request = &s->request;
+  s->x.copy_factor = copies;
+}
+
 static void look_at(const struct obscura *x, const struct plan_stage *base, bool swaps, double limits, double copies,
                     struct obscura_pool *pool) {
-  struct obscura y = *x;
-  struct plan_request request = *x->request;
-  int64_t *scaled = MEM_NEW(int64_t, request.n_ranks);
-  for (int32_t r = 0; r < request.n_ranks; r++) {
-    int64_t limit = planner_get_limit(x->request, r);
-    scaled[r] = limit == INT64_MAX ? limit : (int64_t)(limits * (double)limit);
-  }
-  request.device_limit = scaled;
-  y.request = &request;
-  y.copy_factor = copies;
+  struct supposed s;
   int32_t before = pool->n;
-  obscura_look(&y, base, swaps, pool);
+  suppose(x, limits, copies, &s);
+  obscura_look(&s.x, base, swaps, pool);
   for (int32_t i = before; i < pool->n; i++) pool->drafts[i]->limits = limits;
-  mem_free(scaled);
+  mem_free(s.limits);
 }
 
 /* Returns the seconds of the copy of a whole block of the first stage; 0: none leaves. */
@@ -111,38 +128,34 @@ void obscura_judge(struct obscura *x, struct obscura_draft *draft, struct obscur
   obscura_draft_keep(&draft, best);
 }
 
-/* The margins that a draft has learnt may be more than it needs: what it takes beyond its estimate changes with what it
- * discards. Halves them as long as it still fits. */
-static void tighten(struct obscura *x, struct obscura_draft **best) {
-  enum { TRIES = 4 };
-  double part = 0.5;
-  for (int t = 0; t < TRIES && isfinite((*best)->seconds); t++, part /= 2) {
-    struct obscura_draft *d = obscura_draft_dup(x, *best);
-    int64_t all = 0;
-    for (int32_t s = 0; s < x->n_stages; s++) all += d->margin[s] -= (int64_t)(part * (double)d->margin[s]);
-    settle(x, d);
-    if (all > 0 && d->seconds < (*best)->seconds && !obscura_draft_evaluate(x, d))
-      obscura_draft_keep(&d, best);
+/* Fits the drafts to limits, the part `limits` of the request's, and judges them. */
+static void judge_at(struct obscura *x, const struct obscura_pool *pool, double limits, struct obscura_draft **best) {
+  struct supposed s;
+  suppose(x, limits, 1, &s);
+  for (int32_t i = 0; i < pool->n; i++) {
+    struct obscura_draft *d = obscura_draft_dup(x, pool->drafts[i]);
+    settle(&s.x, d);
+    if (d->seconds < (*best)->seconds) /* its blocks and updates only take more */
+      obscura_judge(&s.x, d, best);
     else
       obscura_draft_destroy(&d);
   }
+  mem_free(s.limits);
 }
 
-/* Fits the drafts to the request's limits and judges them. The pool is empty then. */
+/* Judges the drafts at the fixed limits next below the request's. What fits into less has been evaluated. The pool is
+ * empty then. */
 static void judge_pool(struct obscura *x, struct obscura_pool *pool, struct obscura_draft **best) {
+  int64_t limit = get_least_limit(x);
+  int first = limit == INT64_MAX || limit <= 0 ? 0 : (int)floor(log2((double)limit) * FITS_PER_DOUBLING);
   for (int32_t i = 0; i < pool->n; i++) {
-    struct obscura_draft *d = pool->drafts[i];
-    if (d->limits <= 1) {
-      struct obscura_draft *same = obscura_draft_dup(x, d); /* what fits into less has been evaluated */
-      obscura_draft_keep(&same, best);
-    }
-    settle(x, d);
-    if (d->seconds < (*best)->seconds) /* its blocks and updates only take more */
-      obscura_judge(x, d, best);
-    else
-      obscura_draft_destroy(&d);
+    struct obscura_draft *same = obscura_draft_dup(x, pool->drafts[i]);
+    if (same->limits > 1) same->seconds = INFINITY;
+    obscura_draft_keep(&same, best);
   }
-  tighten(x, best);
+  for (int k = 0; k > -FITS && first > 0; k--)
+    judge_at(x, pool, exp2((double)(first + k) / FITS_PER_DOUBLING) / (double)limit, best);
+  for (int32_t i = 0; i < pool->n; i++) obscura_draft_destroy(&pool->drafts[i]);
   mem_free(pool->drafts);
   *pool = (struct obscura_pool){.n = 0};
 }

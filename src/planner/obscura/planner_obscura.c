@@ -235,17 +235,76 @@ static int make_by(const struct plan_request *request, struct plan **plan) {
 /* The paper has it wait. */
 static bool begins_early(const struct params *params) { return !params->obscura.faithful; }
 
-/* Recomputes block by block where nothing fits otherwise and the deck lets the planner choose. */
-static int make(const struct plan_request *request, struct plan **plan) {
+/* True when with a little less memory no cut would fit that recomputes stage by stage, without blocks that leave. */
+static bool is_tight(const struct plan_request *request) {
+  static const double PART = 0.92;
+  if (request->partition.kind != PARAMS_CUT_AUTO || !request->device_limit) return false;
+  struct plan_request less = *request;
+  struct obscura x;
+  int64_t *limits = MEM_NEW(int64_t, request->n_ranks);
+  struct plan_stage *stages = MEM_NEW(struct plan_stage, request->n_stages);
+  for (int32_t r = 0; r < request->n_ranks; r++) {
+    int64_t limit = planner_get_limit(request, r);
+    limits[r] = limit == INT64_MAX ? limit : (int64_t)(PART * (double)limit);
+  }
+  less.device_limit = limits;
+  open_planning(&x, &less);
+  x.options.lambda = 0;
+  bool fits = obscura_cut_least(&x, stages);
+  close_planning(&x);
+  mem_free(stages);
+  mem_free(limits);
+  return !fits;
+}
+
+static void pass_notes(const struct plan_request *request, const char *notes) {
+  for (const char *line = notes; line && *line;) {
+    int n = (int)strcspn(line, "\n");
+    planner_note(request, "%.*s", n, line);
+    line += n + (line[n] == '\n');
+  }
+}
+
+/* Plans with recomputation block by block, and takes that plan if it is faster than `seconds`. */
+static int take_by_block(const struct plan_request *request, double seconds, struct plan **plan) {
   struct plan_request by_block = *request;
-  int status = make_by(request, plan);
-  bool may = request->recompute_by == PARAMS_RECOMPUTE_BY_AUTO && request->recompute_ops && request->simulate;
-  if (status || !isnan(*request->evaluated) || !may || !goes_beyond(&request->params->obscura)) return status;
-  plan_destroy(plan);
+  struct plan *other = NULL;
+  char *notes = NULL;
+  double found = NAN;
   by_block.recompute_by = PARAMS_RECOMPUTE_BY_BLOCK;
-  planner_note(request,
-               "obscura: recomputation goes block by block (pipeline.recompute_by), as nothing fits otherwise");
-  return make_by(&by_block, plan);
+  by_block.notes = &notes;
+  by_block.evaluated = &found;
+  int status = make_by(&by_block, &other);
+  if (status ||
+      (!isnan(seconds) && !(found < seconds))) { /* where neither fits, less memory makes the better message */
+    error_clear();
+    plan_destroy(&other);
+  } else {
+    planner_note(request, "obscura: recomputation goes block by block (pipeline.recompute_by)%s",
+                 isnan(seconds) ? ", as nothing fits otherwise" : ", which is faster");
+    pass_notes(request, notes);
+    *request->evaluated = found;
+    plan_destroy(plan);
+    *plan = other;
+  }
+  mem_free(notes);
+  return STATUS_OK;
+}
+
+/* Tries recomputation block by block where memory is tight and the deck lets the planner choose. */
+static int make(const struct plan_request *request, struct plan **plan) {
+  struct plan_request by_stage = *request;
+  char *notes = NULL;
+  by_stage.notes = &notes;
+  int status = make_by(&by_stage, plan);
+  double seconds = *request->evaluated;
+  bool may = request->recompute_by == PARAMS_RECOMPUTE_BY_AUTO && request->recompute_ops && request->simulate &&
+             goes_beyond(&request->params->obscura);
+  const struct plan *before = *plan;
+  if (!status && may && (isnan(seconds) || is_tight(request))) status = take_by_block(request, seconds, plan);
+  if (*plan == before) pass_notes(request, notes);
+  mem_free(notes);
+  return status;
 }
 
 const struct planner planner_obscura = {
