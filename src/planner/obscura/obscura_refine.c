@@ -14,10 +14,11 @@
 
 /* BUDGET: actions whose times are found for one draft, in as many runs from the same start as have room for RUN_STEPS.
  * STEPS: for each action of a schedule, at most, as tiny ones soon repeat themselves. MOST_ACTIONS: larger schedules
- * are not refined, as a change of one action is nothing to them. MOST_CUTS: so many cuts are all tried where schedules
- * are small enough for several runs, those of them that look best with the whole budget.
+ * are not refined: runs of this length end somewhere else in them with every limit, so that more memory can be slower.
+ * MOST_CUTS: so many cuts are all tried where schedules are small enough for several runs, those of them that look best
+ * with the whole budget.
  */
-enum { BUDGET = 1500000, RUN_STEPS = 8000, STEPS = 2000, MOST_RUNS = 6, MOST_ACTIONS = 300, TRIES = 3, MOST_JUMP = 5 };
+enum { BUDGET = 1500000, RUN_STEPS = 8000, STEPS = 2000, MOST_RUNS = 6, MOST_ACTIONS = 100, TRIES = 3, MOST_JUMP = 5 };
 enum { MOST_CUTS = 60, BEST_CUTS = 3 };
 /* The chance of a slower step falls from FIRST to LAST of the time at the start. */
 static const double FIRST = 0.03, LAST = 0.0003;
