@@ -44,6 +44,7 @@ DECK
 run 0 plan deck.yml
 is_silent err
 says '^predicted step 33 ms; idle 27\.3 %; messages take no time$'
+says '^lower bound 33 ms, step / bound 1\.000; of any cut [23][0-9.]* ms, step / bound 1\.[0-9]+$'
 says '^plan 1f1b: 4 stages on 4 ranks, 8 micro-batches of 2 x 16 tokens; costs: uniform$'
 says '^ +3 +3 +13-17 +2 '
 says '^   0 \|F+\.+B'
@@ -59,6 +60,8 @@ run 0 plan deck.yml --json
 is_silent err
 gives planner '"1f1b"'
 gives_near predicted_step_s 0.033
+gives_near bound_s 0.033
+says '^ "bound_any_cut_s": 0\.0[23]'
 gives_near bubble_share "$(awk 'BEGIN { printf "%.12f", 9 / 33 }')"
 gives overlap_share null
 for key in stages peaks limits declined; do says "^ \"$key\": \["; done

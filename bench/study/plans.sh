@@ -21,11 +21,16 @@ plan_uniform() {
 }
 # Why there is no plan; of a limit that is passed, where and what would be needed.
 get_reason() {
-  head -n 1 reason | sed 's/penstock: error: //' | awk '
+  sed -n 's/^penstock: error: //p' reason | head -n 1 | sed 's/^no plan fits[^:]*: //' | awk '
     /^rank [0-9]+ needs [0-9]+ bytes/ {printf "does not fit: rank %d needs %.1f GiB\n", $2, $4 / 1024 ^ 3; next}
     {print substr($0, 1, 100)}'
 }
-get_step() { sed -nE 's/^predicted step ([0-9.e+]+) ms.*/\1/p' plan.txt; }
+# "N UNIT" of each line as ms.
+to_ms() { awk '{printf "%.9g\n", $1 * ($2 == "min" ? 60000 : $2 == "s" ? 1000 : 1)}'; }
+get_step() { sed -nE 's/^predicted step ([0-9.e+]+ (ms|s|min)).*/\1/p' "${1:-plan.txt}" | to_ms; }
+# Of the plan's stages, and of any cut into as many.
+get_bound() { sed -nE 's/^lower bound ([0-9.e+]+ (ms|s|min)).*/\1/p' plan.txt | to_ms; }
+get_any_bound() { sed -nE 's/^lower bound .* of any cut ([0-9.e+]+ (ms|s|min)).*/\1/p' plan.txt | to_ms; }
 get_hidden_copies() { sed -nE 's/^blocks are on their way.*; ([0-9.]+) % of that is hidden/\1/p' plan.txt; }
 list_block() { awk -v head="$1" '$0 ~ head {on = 1; next} /^$/ {on = 0} on' "${2:-plan.txt}"; } # HEAD-PATTERN [FILE]
 
@@ -81,6 +86,6 @@ get_whole_step() {
 }
 reprice() { # FORWARDS BACKWARDS RECOMPUTATIONS: the step
   "$penstock" simulate RUN/plan.h5 -D cost.source=uniform \
-    -D "cost.uniform={forward_ms: [$1], input_ms: 0, weight_ms: [$2], recompute_ms: [$3]}" |
-    sed -nE 's/^predicted step ([0-9.e+]+) ms.*/\1/p'
+    -D "cost.uniform={forward_ms: [$1], input_ms: 0, weight_ms: [$2], recompute_ms: [$3]}" > repriced.txt
+  get_step repriced.txt
 }

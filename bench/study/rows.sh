@@ -37,7 +37,7 @@ row() {
 print_row() { # KIND NAME PUBLISHED STEP K RATIO EQUATION
   list_stages | awk -v kind="$1" -v name="$2" -v published="$3" -v step="$4" -v k="$5" -v ratio="$6" \
     -v equation="$7" -v m="$batch" -v whole="$whole" -v forward="$whole_forward" -v whole_equation="$whole_equation" \
-    -v ideal="$ideal" -v model="$model" -v copies="$(get_hidden_copies)" -v peak="$(get_peak)" '
+    -v ideal="$ideal" -v bound="$(get_bound)" -v any="$(get_any_bound)" -v model="$model" -v copies="$(get_hidden_copies)" -v peak="$(get_peak)" '
     {if ($2 > most) most = $2}
     END {
       gain = whole / step
@@ -45,16 +45,19 @@ print_row() { # KIND NAME PUBLISHED STEP K RATIO EQUATION
       hidden = most > 0 && ideal > 0 ? 100 * (1 - (step - ideal) / (m * most)) : -1
       if (hidden > 100) hidden = 100
       if (ratio == "1.00") hidden = peak = -1
-      printf "  %-36s %9.0f %6.3f %6.3f %3d %5.2f %7s %6s %7s %7s %5s  %s\n", name, step, gain, forward / step, k,
+      over = bound > 0 ? step / bound : 0
+      over_any = any > 0 ? step / any : 0
+      printf "  %-36s %9.0f %6.3f %6s %6.3f %6.3f %3d %5.2f %7s %6s %7s %7s %5s  %s\n", name, step, over,
+        over_any ? sprintf("%.3f", over_any) : "-", gain, forward / step, k,
         ratio, solved ? sprintf("%.3f", solved) : "-", solved ? sprintf("%+.3f", gain - solved) : "-",
         hidden < 0 ? "-" : sprintf("%.0f %%", hidden), copies == "" ? "-" : copies " %",
         peak < 0 ? "-" : peak, published
-      print kind "|" model "|" m "|" name "|" step "|" gain "|" solved "|" forward / step "|" k >> "rows"
+      print kind "|" model "|" m "|" name "|" step "|" gain "|" solved "|" forward / step "|" k "|" over "|" over_any >> "rows"
     }'
 }
 heading() {
   printf '\n%s, %d micro-batches, %d stages\n' "$model" "$batch" "$stages"
-  printf '  %-36s %9s %6s %6s %3s %5s %7s %6s %7s %7s %5s  %s\n' '' 'step ms' gain whole k r/f 'Eq. 3/5' off \
+  printf '  %-36s %9s %6s %6s %6s %6s %3s %5s %7s %6s %7s %7s %5s  %s\n' '' 'step ms' bound any gain whole k r/f 'Eq. 3/5' off \
     'hid. R' 'hid. C' GiB published
 }
 get_published() { # gain over a 1F1B that runs a whole forward again on all stages
@@ -93,6 +96,9 @@ compare() { # model, batch
     row rival 'BPipe + MLP' "$bpipe" "$deck" $key $one_f_one_b -D pipeline.planner=bpipe -D pipeline.recompute=mlp
     row paper 'CMB on all' - "$deck" $key $one_f_one_b -D pipeline.recompute=cmb
     row rival 'AdaPipe' - "$deck" $key -D pipeline.planner=adapipe
+    row rival 'interleaved, 2 a rank' - "$deck" $key -D pipeline.planner=interleaved
+    row rival 'zb-h1' - "$deck" $key -D pipeline.planner=zb-h1
+    row rival 'zb-v' - "$deck" $key -D pipeline.planner=zb-v
     row rival 'strawman' - "$deck" $key $faithful -D obscura.steps=strawman
     for step in relaxed refined swap partition; do
       row paper "$step" - "$deck" $key $faithful -D obscura.steps=$step
@@ -108,6 +114,8 @@ compare() { # model, batch
 show_legend() {
   cat << 'TEXT'
 
+bound: step over the lower bound of any order of these stages; any: over that of any cut into as many, with as many
+stages a rank and backwards in as many passes (of several stages a rank the work alone counts there);
 gain: step of DAPPLE+ over that of the row; whole: the same for a DAPPLE+ that runs a whole forward again, as the
 paper's does; k: stages that run ahead; r/f: the largest; Eq. 3/5: gain by the paper's model with the stages' own times,
 off: gain - that; hid. R: the part of the slowest recomputation that makes the step no longer than 1F1B without any;

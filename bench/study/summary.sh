@@ -1,7 +1,9 @@
 # What is wanted of all rows of figures 12 and 15: within 0.03 of Eq. 3 / 5, and ours never slower than another one.
 # shellcheck shell=bash
 
-summarize() { # reads rows: kind, model, micro-batches, name, step, gain, gain by Eq. 3 / 5, over a whole forward, k
+# Reads rows: kind, model, micro-batches, name, step, gain, gain by Eq. 3 / 5, over a whole forward, stages ahead, step
+# over the lower bound of its stages, and over that of any cut.
+summarize() {
   [ -s rows ] || return 0
   printf '\nSummary\n'
   awk -F'|' '
@@ -43,4 +45,20 @@ summarize() { # reads rows: kind, model, micro-batches, name, step, gain, gain b
       say("some", "recomputation")
       say("none", "none (a plain 1F1B fits)")
     }' rows rows
+  # The bounds are those of plans like the row's: with as many stages a rank, and backwards in as many passes.
+  awk -F'|' '
+    $4 == "ours" {
+      n[$3]++
+      sum[$3] += $10
+      if ($10 > most[$3]) most[$3] = $10
+      if ($11 > 0) {n_any[$3]++; sum_any[$3] += $11}
+    }
+    END {
+      for (m = 1; m <= 1024; m++) {
+        if (!n[m]) continue
+        printf "  ours over the lower bound, %d micro-batches: mean %.3f, largest %.3f", m, sum[m] / n[m], most[m]
+        if (n_any[m]) printf "; of any cut: mean %.3f of %d rows", sum_any[m] / n_any[m], n_any[m]
+        printf "\n"
+      }
+    }' rows
 }

@@ -12,6 +12,7 @@
 #include "data/dataset.h"
 #include "input/deck.h"
 #include "plan/plan_csv.h"
+#include "planner/bound.h"
 #include "record/rundir.h"
 #include "report/plan_report.h"
 #include "report/report.h"
@@ -117,7 +118,9 @@ static int print_text(char *text) {
 }
 
 static struct plan_report make_report(const struct plan_job *job, const struct prediction *p) {
-  return (struct plan_report){p->plan, p->dag, job->model, p->simulated.result, cost_get_source(job->cost), job->notes};
+  struct bound bound = bound_make(p->plan, job->model, job->cost);
+  return (struct plan_report){p->plan,    p->dag,    job->model, p->simulated.result, cost_get_source(job->cost),
+                              job->notes, bound.cut, bound.any};
 }
 
 /* ---- one plan ---- */

@@ -1,4 +1,5 @@
 /* penstock simulate PLAN.h5: what a plan does, with the costs of its deck or others. One process, no MPI. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "cmd/options.h"
 #include "cmd/simulate.h"
 #include "input/deck.h"
+#include "planner/bound.h"
 #include "record/plan_file.h"
 #include "report/plan_report.h"
 #include "setup/costs.h"
@@ -61,8 +63,10 @@ static int simulate(const struct params *params, struct model *model, struct pla
   cost_put_sizes(cost, model);
   status = predict_plan(plan, model, cost, 1, n, &prediction);
   if (!status) {
-    struct plan_report report = {prediction.plan,       prediction.dag, model, prediction.simulated.result,
-                                 cost_get_source(cost), notes};
+    struct bound bound = {NAN, NAN}; /* steps back to back take less than one by itself */
+    if (n == 1) bound = bound_make(prediction.plan, model, cost);
+    struct plan_report report = {prediction.plan,       prediction.dag, model,     prediction.simulated.result,
+                                 cost_get_source(cost), notes,          bound.cut, bound.any};
     *text = json ? plan_report_format_json(&report, NULL, 0) : plan_report_format_times(&report);
     predict_fini(&prediction);
   }

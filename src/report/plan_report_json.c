@@ -115,6 +115,8 @@ static void put_plan(json_t *root, const struct plan_report *r) {
   json_object_set_new(root, "n_ranks", json_integer(r->plan->n_ranks));
   json_object_set_new(root, "micro_batches", json_integer(r->plan->n_micro));
   json_object_set_new(root, "predicted_step_s", make_real(r->sim->step));
+  if (r->least > 0) json_object_set_new(root, "bound_s", make_real(r->least));
+  if (r->least_any_cut > 0) json_object_set_new(root, "bound_any_cut_s", make_real(r->least_any_cut));
   json_object_set_new(root, "iterations", json_integer(r->sim->n_iterations));
   json_object_set_new(root, "makespan_s", make_real(r->sim->makespan));
   json_object_set_new(root, "bubble_share", make_real(shares.bubble));

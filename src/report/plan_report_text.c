@@ -48,6 +48,17 @@ static void print_head(FILE *out, const struct plan_report *r) {
   }
 }
 
+/* By how much the step is longer than what no order of these stages, and no cut, can be shorter than. */
+static void print_bound(FILE *out, const struct plan_report *r) {
+  char least[WORDS_DURATION], any[WORDS_DURATION];
+  if (!(r->least > 0)) return;
+  fprintf(out, "lower bound %s, step / bound %.3f", words_format_duration(r->least, least), r->sim->step / r->least);
+  if (r->least_any_cut > 0)
+    fprintf(out, "; of any cut %s, step / bound %.3f", words_format_duration(r->least_any_cut, any),
+            r->sim->step / r->least_any_cut);
+  fputc('\n', out);
+}
+
 static void print_step(FILE *out, const struct plan_report *r) {
   struct plan_shares shares = plan_report_get_shares(r);
   char step[WORDS_DURATION];
@@ -59,6 +70,7 @@ static void print_step(FILE *out, const struct plan_report *r) {
     fprintf(out, "; messages take no time\n");
   else
     fprintf(out, "; %.1f %% of the messages' time is hidden\n", 100 * shares.overlap);
+  print_bound(out, r);
 }
 
 static void print_stages(FILE *out, const struct plan_report *r) {
