@@ -28,6 +28,7 @@ summarize > summary
 says 'rows held against Eq. 3 / 5: 1, '
 says 'ours slower than the row: 1 (wanted 0)'
 says 'rows that need recomputation: 1 of 2 at 1.33 or more; the least 1.276: large, 32'
+says '    large, 32: 1.276; the bound allows 1.353'
 says 'rows that need none (a plain 1F1B fits): 1 of 1 at 1.33 or more; the least 1.650: small, 16'
 says 'ours over the lower bound, 16 micro-batches: mean 1.150, largest 1.200; of any cut: mean 1.200 of 1 rows'
 says 'ours over the lower bound, 32 micro-batches: mean 1.050, largest 1.050; of any cut: mean 1.060 of 1 rows'

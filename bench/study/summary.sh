@@ -34,12 +34,13 @@ summarize() {
       k = (($2, $3) in plain) ? "none" : "some"
       n[k]++
       if ($8 >= 1.33) n_aim[k]++
+      else if ($11 > 0) below[k] = below[k] sprintf("\n    %s, %d: %.3f; the bound allows %.3f", $2, $3, $8, $8 * $11)
       if (!least[k] || $8 < least[k]) {least[k] = $8; at[k] = $2 ", " $3}
     }
     function say(k, what) {
       if (!n[k]) return
       printf "  ours over a whole forward again, rows that need %s: %d of %d at 1.33 or more; ", what, n_aim[k], n[k]
-      printf "the least %.3f: %s\n", least[k], at[k]
+      printf "the least %.3f: %s%s\n", least[k], at[k], below[k]
     }
     END {
       say("some", "recomputation")
