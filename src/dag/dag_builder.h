@@ -54,9 +54,15 @@ static inline size_t dag_builder_at(const struct dag_builder *b, int32_t stage, 
 /* Bytes of the hidden state that a stage hands on, or its gradient. */
 int64_t dag_builder_get_boundary(const struct dag_builder *b, int32_t stage, int32_t micro);
 
-/* The node that the gradient of a stage's output is received for: B or I, or the R that is glued to it. */
+/* The first compute node that needs what a stage keeps of a micro-batch: R, but where it has parts, and the first of
+ * them discard nothing, B or I comes before. (Compute nodes of a rank have ascending ids.) */
+static inline int32_t dag_builder_get_use(const struct dag_builder *b, size_t at) {
+  return b->rebuild[at] >= 0 && b->rebuild[at] < b->gradient[at] ? b->rebuild[at] : b->gradient[at];
+}
+
+/* The node that the gradient of a stage's output is received for: B or I, or the R before it that is glued to it. */
 static inline int32_t dag_builder_get_gradient_user(const struct dag_builder *b, size_t at) {
-  return b->rebuild[at] >= 0 && !b->plan->recompute_early ? b->rebuild[at] : b->gradient[at];
+  return b->plan->recompute_early ? b->gradient[at] : dag_builder_get_use(b, at);
 }
 
 /* Returns what dag_measure_block returns, from the measurements of dag_moves_measure. */
@@ -71,11 +77,6 @@ static inline int64_t dag_builder_get_block(const struct dag_builder *b, int32_t
 /* dag_nodes.c: shapes, nodes, look-up tables and streams (send and receive in no particular order yet). STATUS_FAILED
  * when there are more nodes than an id can count. */
 int dag_nodes_make(struct dag_builder *b);
-
-/* The first compute node that needs what a stage keeps of a micro-batch. */
-static inline int32_t dag_builder_get_use(const struct dag_builder *b, size_t at) {
-  return b->rebuild[at] >= 0 ? b->rebuild[at] : b->gradient[at];
-}
 
 /* dag_moves.c: the bytes of all blocks. */
 void dag_moves_measure(struct dag_builder *b);
