@@ -10,6 +10,7 @@
 #include "obscura_case.h"
 #include "optimum.h"
 #include "plan/recompute.h"
+#include "planner/bound.h"
 #include "scratch.h"
 #include "tiny_model.h"
 
@@ -167,8 +168,8 @@ static bool is_plain(const struct plan *plan) {
   return plain;
 }
 
-/* The time of the default plan, in milliseconds. */
-static double find_time(const struct tiny *t, bool *plain) {
+/* The time of the default plan, in milliseconds. *bound (may be NULL) is what no plain plan takes less than. */
+static double find_time(const struct tiny *t, bool *plain, double *bound) {
   struct obscura_case c;
   struct plan *plan = NULL;
   double seconds = INFINITY;
@@ -176,6 +177,10 @@ static double find_time(const struct tiny *t, bool *plain) {
   T_CHECK(!planner_run("obscura", &c.request, &plan), "%s", error_text());
   *plain = plan && is_plain(plan);
   if (plan) seconds = planner_evaluate(&c.request, plan, NULL);
+  if (plan && *plain && bound) {
+    struct bound found = bound_make(plan, c.model, c.cost);
+    *bound = 1e3 * (t->free_cut ? found.any_staying : found.cut_staying);
+  }
   plan_destroy(&plan);
   obscura_case_close(&c);
   return 1e3 * seconds;
@@ -206,17 +211,18 @@ static void check_still(const struct tiny *t, double own, const char *text) {
   struct tiny still = *t;
   bool plain;
   still.swaps = false;
-  double without = find_time(&still, &plain);
+  double without = find_time(&still, &plain, NULL);
   T_CHECK(own <= without * (1 + 1e-9), "%g ms, without blocks that leave %g: %s", own, without, text);
 }
 
 static void compare(const struct tiny *t, struct tally *tally) {
   char text[512];
   bool plain;
-  double own = find_time(t, &plain);
+  double bound = 0, own = find_time(t, &plain, &bound);
   int32_t most = (int32_t)lround(own) + 1, optimum = find_optimum(t, most);
   describe(t, text, sizeof text);
   T_CHECK(fabs(own - lround(own)) < 1e-6, "%g ms is no whole number: %s", own, text);
+  T_CHECK(bound <= optimum + 1e-6, "the bound is %g ms, the optimum %d ms: %s", bound, (int)optimum, text);
   T_CHECK(!plain || optimum < most, "the search finds nothing as fast as the plan's %g ms: %s", own, text);
   if (t->swaps) check_still(t, own, text);
   double ratio = own / optimum;

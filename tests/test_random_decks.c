@@ -37,6 +37,16 @@ static void write_deck(int64_t limit) {
 
 static double get_step(const json_t *json) { return json_number_value(json_object_get(json, "predicted_step_s")); }
 
+/* No step takes less than its lower bounds. Where costs are zero there are none. */
+static void check_bounds(const json_t *json, double step) {
+  static const char *const names[] = {"bound_s", "bound_any_cut_s", "bound_staying_s", "bound_any_cut_staying_s"};
+  for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+    const json_t *bound = json_object_get(json, names[k]);
+    T_CHECK(!bound || step >= json_number_value(bound) * (1 - 1e-9), "%s: %.17g s, %s is %.17g", about, step, names[k],
+            json_number_value(bound));
+  }
+}
+
 static int64_t get_bytes(const json_t *json, const char *table, size_t rank, const char *what) {
   return json_integer_value(json_object_get(json_array_get(json_object_get(json, table), rank), what));
 }
@@ -95,6 +105,7 @@ static int64_t plan_deck(int64_t limit) {
   double step = get_step(json);
   int64_t peak = get_peak(json);
   if (limit) check_limits(json);
+  check_bounds(json, step);
   json_decref(json);
   simulate_again(step);
   double again = plan_again("-Dpipeline.recompute=none");

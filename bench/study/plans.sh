@@ -28,9 +28,13 @@ get_reason() {
 # "N UNIT" of each line as ms.
 to_ms() { awk '{printf "%.9g\n", $1 * ($2 == "min" ? 60000 : $2 == "s" ? 1000 : 1)}'; }
 get_step() { sed -nE 's/^predicted step ([0-9.e+]+ (ms|s|min)).*/\1/p' "${1:-plan.txt}" | to_ms; }
-# Of the plan's stages, and of any cut into as many.
-get_bound() { sed -nE 's/^lower bound ([0-9.e+]+ (ms|s|min)).*/\1/p' plan.txt | to_ms; }
-get_any_bound() { sed -nE 's/^lower bound .* of any cut ([0-9.e+]+ (ms|s|min)).*/\1/p' plan.txt | to_ms; }
+# Lower bounds of the plan's stages, and of any cut into as many. Where no activations may leave their device, limits
+# count: plan prints that in a line of its own where it makes a difference.
+get_bound_line() { # LEAVES (yes, no)
+  [ "$1" = no ] && grep '^where no activations leave' plan.txt || grep '^lower bound' plan.txt
+}
+get_bound() { get_bound_line "$1" | sed -nE 's/^[a-z ]* ([0-9.e+]+ (ms|s|min)), step.*/\1/p' | to_ms; }
+get_any_bound() { get_bound_line "$1" | sed -nE 's/^.* of any cut ([0-9.e+]+ (ms|s|min)).*/\1/p' | to_ms; }
 get_hidden_copies() { sed -nE 's/^blocks are on their way.*; ([0-9.]+) % of that is hidden/\1/p' plan.txt; }
 list_block() { awk -v head="$1" '$0 ~ head {on = 1; next} /^$/ {on = 0} on' "${2:-plan.txt}"; } # HEAD-PATTERN [FILE]
 

@@ -35,9 +35,12 @@ row() {
   [ "${STAGES:-no}" = yes ] && show_times "$batch" "$name"
 }
 print_row() { # KIND NAME PUBLISHED STEP K RATIO EQUATION
+  local leaves=no
+  [ "$2" = ours ] && leaves=yes
   list_stages | awk -v kind="$1" -v name="$2" -v published="$3" -v step="$4" -v k="$5" -v ratio="$6" \
     -v equation="$7" -v m="$batch" -v whole="$whole" -v forward="$whole_forward" -v whole_equation="$whole_equation" \
-    -v ideal="$ideal" -v bound="$(get_bound)" -v any="$(get_any_bound)" -v model="$model" -v copies="$(get_hidden_copies)" -v peak="$(get_peak)" '
+    -v ideal="$ideal" -v bound="$(get_bound $leaves)" -v any="$(get_any_bound $leaves)" -v model="$model" \
+    -v copies="$(get_hidden_copies)" -v peak="$(get_peak)" '
     {if ($2 > most) most = $2}
     END {
       gain = whole / step
@@ -114,8 +117,9 @@ compare() { # model, batch
 show_legend() {
   cat << 'TEXT'
 
-bound: step over the lower bound of any order of these stages; any: over that of any cut into as many, with as many
-stages a rank and backwards in as many passes (of several stages a rank the work alone counts there);
+bound: step over the lower bound of any order of these stages, within the limits where no activations leave, as they may
+in the row of ours alone; any: over that of any cut into as many, with as many stages a rank and backwards in as many
+passes (of several stages a rank the work alone counts there);
 gain: step of DAPPLE+ over that of the row; whole: the same for a DAPPLE+ that runs a whole forward again, as the
 paper's does; k: stages that run ahead; r/f: the largest; Eq. 3/5: gain by the paper's model with the stages' own times,
 off: gain - that; hid. R: the part of the slowest recomputation that makes the step no longer than 1F1B without any;

@@ -47,8 +47,11 @@ summarize() {
       say("none", "none (a plain 1F1B fits)")
     }' rows rows
   # The bounds are those of plans like the row's: with as many stages a rank, and backwards in as many passes.
-  awk -F'|' '
-    $4 == "ours" {
+  for name in ours 'ours, no swap'; do summarize_bounds "$name"; done
+}
+summarize_bounds() { # NAME
+  awk -F'|' -v name="$1" '
+    $4 == name {
       n[$3]++
       sum[$3] += $10
       if ($10 > most[$3]) most[$3] = $10
@@ -57,7 +60,7 @@ summarize() {
     END {
       for (m = 1; m <= 1024; m++) {
         if (!n[m]) continue
-        printf "  ours over the lower bound, %d micro-batches: mean %.3f, largest %.3f", m, sum[m] / n[m], most[m]
+        printf "  %s over the lower bound, %d micro-batches: mean %.3f, largest %.3f", name, m, sum[m] / n[m], most[m]
         if (n_any[m]) printf "; of any cut: mean %.3f of %d rows", sum_any[m] / n_any[m], n_any[m]
         printf "\n"
       }

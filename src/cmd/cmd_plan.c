@@ -120,7 +120,7 @@ static int print_text(char *text) {
 static struct plan_report make_report(const struct plan_job *job, const struct prediction *p) {
   struct bound bound = bound_make(p->plan, job->model, job->cost);
   return (struct plan_report){p->plan,    p->dag,    job->model, p->simulated.result, cost_get_source(job->cost),
-                              job->notes, bound.cut, bound.any};
+                              job->notes, bound.cut, bound.any,  bound.cut_staying,   bound.any_staying};
 }
 
 /* ---- one plan ---- */

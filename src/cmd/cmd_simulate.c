@@ -63,10 +63,11 @@ static int simulate(const struct params *params, struct model *model, struct pla
   cost_put_sizes(cost, model);
   status = predict_plan(plan, model, cost, 1, n, &prediction);
   if (!status) {
-    struct bound bound = {NAN, NAN}; /* steps back to back take less than one by itself */
+    struct bound bound = {NAN, NAN, NAN, NAN}; /* steps back to back take less than one by itself */
     if (n == 1) bound = bound_make(prediction.plan, model, cost);
-    struct plan_report report = {prediction.plan,       prediction.dag, model,     prediction.simulated.result,
-                                 cost_get_source(cost), notes,          bound.cut, bound.any};
+    struct plan_report report = {
+        prediction.plan, prediction.dag, model,     prediction.simulated.result, cost_get_source(cost),
+        notes,           bound.cut,      bound.any, bound.cut_staying,           bound.any_staying};
     *text = json ? plan_report_format_json(&report, NULL, 0) : plan_report_format_times(&report);
     predict_fini(&prediction);
   }

@@ -63,6 +63,12 @@ void plan_reserve_moves(struct plan *plan, int32_t n) {
   plan->moved = n > 0 ? MEM_NEW(uint32_t, plan->n_layers) : NULL;
 }
 
+bool plan_splits(const struct plan *plan) {
+  for (int64_t k = 0; k < plan->n_actions; k++)
+    if (plan->order[k].kind == NODE_W) return true;
+  return false;
+}
+
 bool plan_has_parts(const struct plan *plan, int32_t stage) {
   for (int64_t k = 0; k < plan->n_parts; k++)
     if (plan->order[k].stage == stage && plan->parts[k].n_layers > 0) return true;

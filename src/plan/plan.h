@@ -195,6 +195,8 @@ void plan_reserve_recompute(struct plan *plan, int32_t n);
 void plan_reserve_moves(struct plan *plan, int32_t n);
 /* True when backwards of the stage are cut into parts. */
 bool plan_has_parts(const struct plan *plan, int32_t stage);
+/* Returns true when some backward is two passes. */
+bool plan_splits(const struct plan *plan);
 /* Returns the layers that the action at a place of a rank's order goes over; n_layers is never 0. */
 struct plan_part plan_get_part(const struct plan *plan, int32_t rank, int64_t place);
 /* The move of a stage's block of a micro-batch, or NULL. */

@@ -28,16 +28,16 @@ struct stage_menu {
   int32_t *counts;             /* [n_kinds] */
 };
 
-static int64_t count_kept(const struct stage_menu *m, const struct layer *layer, uint32_t discarded) {
+static int64_t count_kept(const struct model *model, const struct layer *layer, struct micro_shape micro,
+                          uint32_t discarded) {
   struct footprint f;
-  footprint_layer(m->request->model, layer, m->micro, discarded, 0, &f);
+  footprint_layer(model, layer, micro, discarded, 0, &f);
   return f.bytes[REGION_KEEP_INPUT] + f.bytes[REGION_KEEP_WEIGHT];
 }
 
 /* Returns the seconds of ops; without costs every op counts one. */
-static double get_seconds(const struct stage_menu *m, int32_t l, uint32_t ops) {
-  if (!m->request->cost) return __builtin_popcount(ops);
-  return cost_get_recompute(m->request->cost, m->rank, l, ops, m->micro);
+static double get_seconds(const struct cost *cost, int32_t rank, int32_t l, struct micro_shape micro, uint32_t ops) {
+  return cost ? cost_get_recompute(cost, rank, l, ops, micro) : __builtin_popcount(ops);
 }
 
 static int32_t find_kind(struct stage_menu *m, int64_t bytes, double seconds) {
@@ -45,13 +45,6 @@ static int32_t find_kind(struct stage_menu *m, int64_t bytes, double seconds) {
     if (m->kinds[k].bytes == bytes && m->kinds[k].seconds == seconds) return k;
   m->kinds[m->n_kinds] = (struct knapsack_item){bytes, seconds, 0};
   return m->n_kinds++;
-}
-
-static void add_unit(struct stage_menu *m, int32_t l, uint32_t ops, double seconds) {
-  const struct layer *layer = &m->request->model->layers[l];
-  int64_t bytes = count_kept(m, layer, 0) - count_kept(m, layer, ops);
-  if (bytes <= 0) return;
-  m->units[l * LAYER_MAX_OPS + m->n_units[l]++] = (struct unit){ops, find_kind(m, bytes, seconds)};
 }
 
 /* All ops that discarding `op` discards. */
@@ -65,21 +58,37 @@ static uint32_t close_ops(const struct layer *layer, int op, uint32_t all) {
   return ops;
 }
 
-static void list_units(struct stage_menu *m, int32_t l) {
-  const struct layer *layer = &m->request->model->layers[l];
-  const uint32_t *may = m->request->recompute_ops;
-  bool here = may && planner_may_recompute(m->request, m->stage);
-  uint32_t all = here ? may[l] & recompute_get_ops(layer, PARAMS_RECOMPUTE_FULL) : 0, units[LAYER_MAX_OPS];
-  double sum = 0, most = get_seconds(m, l, all);
-  int n = 0;
-  m->whole[l] = get_seconds(m, l, UINT32_MAX); /* also of layers that may discard nothing */
-  for (uint32_t left = all; left; left &= ~units[n++]) {
-    units[n] = close_ops(layer, __builtin_ctz(left), all);
-    sum += get_seconds(m, l, units[n]);
+int stage_menu_list_units(const struct model *model, const struct cost *cost, int32_t rank, int32_t l,
+                          struct micro_shape micro, uint32_t ops, struct menu_unit *units) {
+  const struct layer *layer = &model->layers[l];
+  uint32_t all = ops & recompute_get_ops(layer, PARAMS_RECOMPUTE_FULL);
+  double sum = 0, most = get_seconds(cost, rank, l, micro, all);
+  int64_t kept = count_kept(model, layer, micro, 0);
+  int n = 0, n_freeing = 0;
+  for (uint32_t left = all; left; left &= ~units[n++].ops) {
+    uint32_t closed = close_ops(layer, __builtin_ctz(left), all);
+    units[n] = (struct menu_unit){closed, 0, get_seconds(cost, rank, l, micro, closed)};
+    sum += units[n].seconds;
   }
   bool additive = !layer->has_sizes && fabs(sum - most) <= 1e-9 * most;
-  if (!additive && all) add_unit(m, l, all, most);
-  for (int k = 0; additive && k < n; k++) add_unit(m, l, units[k], get_seconds(m, l, units[k]));
+  if (!additive && all) units[0] = (struct menu_unit){all, 0, most};
+  if (!additive) n = all != 0;
+  for (int k = 0; k < n; k++) {
+    units[k].bytes = kept - count_kept(model, layer, micro, units[k].ops);
+    if (units[k].bytes > 0) units[n_freeing++] = units[k];
+  }
+  return n_freeing;
+}
+
+static void list_units(struct stage_menu *m, int32_t l) {
+  const struct plan_request *r = m->request;
+  struct menu_unit units[LAYER_MAX_OPS];
+  bool may = r->recompute_ops && planner_may_recompute(r, m->stage);
+  int n = may ? stage_menu_list_units(r->model, r->cost, m->rank, l, m->micro, r->recompute_ops[l], units) : 0;
+  m->whole[l] = get_seconds(r->cost, m->rank, l, m->micro, UINT32_MAX); /* also of layers that may discard nothing */
+  for (int k = 0; k < n; k++)
+    m->units[l * LAYER_MAX_OPS + m->n_units[l]++] =
+        (struct unit){units[k].ops, find_kind(m, units[k].bytes, units[k].seconds)};
 }
 
 struct stage_menu *stage_menu_create(const struct plan_request *request, const struct stage_needs *needs,

@@ -6,6 +6,17 @@
 
 #include "planner/stage_need.h"
 
+/* What a layer discards together: ops, the bytes of a micro-batch that this frees, the seconds that bring them back. */
+struct menu_unit {
+  uint32_t ops;
+  int64_t bytes;
+  double seconds;
+};
+/* Lists the units of `ops` that free something, LAYER_MAX_OPS at most; their times and bytes add up. cost NULL: every
+ * op counts one. Returns how many. */
+int stage_menu_list_units(const struct model *model, const struct cost *cost, int32_t rank, int32_t layer,
+                          struct micro_shape micro, uint32_t ops, struct menu_unit *units);
+
 struct stage_menu; /* of one stage, on the rank where planners put it */
 /* request and needs are borrowed. request->cost NULL: every op counts the same. */
 struct stage_menu *stage_menu_create(const struct plan_request *request, const struct stage_needs *needs,

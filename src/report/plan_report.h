@@ -21,9 +21,9 @@ struct plan_report {
   const struct sim_result *sim;
   const char *cost_source;
   const char *notes; /* lines, "" for none */
-  /* No order of these stages takes less, and no cut into as many: seconds of one step by itself; 0 or NaN: not known.
-   */
-  double least, least_any_cut;
+  /* Seconds that no order of these stages takes less than, and no cut into as many, of one step by itself; and the same
+   * where activations stay on their device, within its limits. 0 or NaN: not known. */
+  double least, least_any_cut, least_staying, least_any_staying;
 };
 
 /* Shares of 0 to 1. */

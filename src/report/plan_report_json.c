@@ -117,6 +117,8 @@ static void put_plan(json_t *root, const struct plan_report *r) {
   json_object_set_new(root, "predicted_step_s", make_real(r->sim->step));
   if (r->least > 0) json_object_set_new(root, "bound_s", make_real(r->least));
   if (r->least_any_cut > 0) json_object_set_new(root, "bound_any_cut_s", make_real(r->least_any_cut));
+  if (r->least_staying > 0) json_object_set_new(root, "bound_staying_s", make_real(r->least_staying));
+  if (r->least_any_staying > 0) json_object_set_new(root, "bound_any_cut_staying_s", make_real(r->least_any_staying));
   json_object_set_new(root, "iterations", json_integer(r->sim->n_iterations));
   json_object_set_new(root, "makespan_s", make_real(r->sim->makespan));
   json_object_set_new(root, "bubble_share", make_real(shares.bubble));

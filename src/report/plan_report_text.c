@@ -49,14 +49,19 @@ static void print_head(FILE *out, const struct plan_report *r) {
 }
 
 /* By how much the step is longer than what no order of these stages, and no cut, can be shorter than. */
-static void print_bound(FILE *out, const struct plan_report *r) {
-  char least[WORDS_DURATION], any[WORDS_DURATION];
-  if (!(r->least > 0)) return;
-  fprintf(out, "lower bound %s, step / bound %.3f", words_format_duration(r->least, least), r->sim->step / r->least);
-  if (r->least_any_cut > 0)
-    fprintf(out, "; of any cut %s, step / bound %.3f", words_format_duration(r->least_any_cut, any),
-            r->sim->step / r->least_any_cut);
+static void print_bound(FILE *out, const struct plan_report *r, const char *title, double least, double any) {
+  char text[WORDS_DURATION];
+  fprintf(out, "%s %s, step / bound %.3f", title, words_format_duration(least, text), r->sim->step / least);
+  if (any > 0) fprintf(out, "; of any cut %s, step / bound %.3f", words_format_duration(any, text), r->sim->step / any);
   fputc('\n', out);
+}
+
+/* Limits are worth a line where they raise what is known of the step. */
+static void print_bounds(FILE *out, const struct plan_report *r) {
+  if (!(r->least > 0)) return;
+  print_bound(out, r, "lower bound", r->least, r->least_any_cut);
+  if (r->least_staying > r->least * 1.0005 || r->least_any_staying > r->least_any_cut * 1.0005)
+    print_bound(out, r, "where no activations leave their device", r->least_staying, r->least_any_staying);
 }
 
 static void print_step(FILE *out, const struct plan_report *r) {
@@ -70,7 +75,7 @@ static void print_step(FILE *out, const struct plan_report *r) {
     fprintf(out, "; messages take no time\n");
   else
     fprintf(out, "; %.1f %% of the messages' time is hidden\n", 100 * shares.overlap);
-  print_bound(out, r);
+  print_bounds(out, r);
 }
 
 static void print_stages(FILE *out, const struct plan_report *r) {
