@@ -56,9 +56,9 @@ memory:
   device_limit: 64 MiB
 model:
 DECK
-  if [ "${2:-llama}" = llama ]; then
+  if [ "${2:-llama}" != gpt2 ]; then
+    printf '  model_type: %s\n' "${2:-llama}" >> "$1"
     cat >> "$1" << 'DECK'
-  model_type: llama
   vocab_size: 257
   hidden_size: 32
   intermediate_size: 64

@@ -255,6 +255,12 @@ static void test_slips(void) {
 
 /* Configurations of two lives of a run: only what is used counts. */
 static void test_compare(void) {
+  static const char *const keys = "{\"model_type\": \"mistral\", \"num_hidden_layers\": 2}";
+  struct model *model = NULL;
+  T_CHECK(!model_compare(keys, keys, "new.json"), "what a deck left out: %s", error_text());
+  T_CHECK(!model_create_again(keys, "plan.h5", &model), "what a deck left out: %s", error_text());
+  model_destroy(&model);
+
   static const char *const base = "{\"model_type\": \"llama\", \"num_hidden_layers\": 2}";
   static const struct {
     const char *json, *words; /* NULL: the same model */

@@ -95,6 +95,19 @@ for family in llama gpt2; do
 done
 check [ "$(tail -n 1 <("$helper" trace llama-3/trace.h5))" = "ranks 3" ] || fail "the trace's last step is not of 3 ranks"
 
+# What a run writes of its model, of the keys of a deck, is read again by all that reads it.
+for family in mistral qwen2; do
+  name="$family, whose keys a deck has, is read from what it wrote"
+  write_deck "$deck" $family
+  train again-$family 2 -D run.steps=2
+  ends 0
+  train again-$family 1 -D run.steps=3
+  ends 0
+  says "going on after step 2 from "
+  check "$penstock" report again-$family > report.txt 2> err || fail "no report: $(cat err)"
+  check "$penstock" simulate again-$family/plan.h5 > /dev/null 2> err || fail "no simulation: $(cat err)"
+done
+
 # Two epochs, ten rows (of 16 tokens; or a document each) in steps of four: a stop before, at and after the end of an
 # epoch, and in the middle of a step's rows.
 write_deck "$deck"

@@ -83,7 +83,7 @@ int simulate_format(const char *path, const struct option_list *overrides, int32
   struct plan *plan = NULL;
   int status = plan_file_read(path, &file);
   if (!status) status = read_params(path, &file, overrides, &params);
-  if (!status) status = model_create(file.model_json, path, -1, &model, NULL);
+  if (!status) status = model_create_again(file.model_json, path, &model);
   if (!status) model->half = params.device.precision == PARAMS_PRECISION_BF16;
   if (!status) status = plan_file_load(path, &file, &plan);
   if (!status) status = simulate(&params, model, plan, n, json, text);

@@ -305,13 +305,17 @@ static int create(const struct config_source *source, double init_std, struct mo
 }
 
 int model_create(const char *json, const char *source, double init_std, struct model **model, char **notes) {
-  return create(&(struct config_source){json, source, NULL}, init_std, model, notes);
+  return create(&(struct config_source){json, source, NULL, false}, init_std, model, notes);
+}
+
+int model_create_again(const char *json, const char *source, struct model **model) {
+  return create(&(struct config_source){json, source, NULL, true}, -1, model, NULL);
 }
 
 int model_create_of_deck(const struct params *params, const char *json, struct model **model, char **notes) {
   const char *name = params->model.config ? params->model.config : "model";
   double init_std = params_is_set(params, PARAM_model_init_std) ? params->model.init_std : -1;
-  return create(&(struct config_source){json, name, params}, init_std, model, notes);
+  return create(&(struct config_source){json, name, params, false}, init_std, model, notes);
 }
 
 void model_destroy(struct model **model) {

@@ -128,9 +128,9 @@ static int read_rope(const json_t *root, const struct config_source *source, str
   return status;
 }
 
-/* A deck has no keys for what is refused, so what it leaves out is harmless there. */
+/* A deck has no keys for what is refused, so what it leaves out is harmless there, and in what was written of a deck. */
 static int check_refused(const json_t *root, const struct family *family, const struct config_source *source) {
-  bool is_deck = source->deck && !source->deck->model.config;
+  bool is_deck = source->checked || (source->deck && !source->deck->model.config);
   for (const struct config_refusal *row = config_refusals; row->name; row++) {
     const json_t *value = json_object_get(root, row->name);
     if (!config_has_word(row->families, family->model_type) || !(value || (row->when_absent && !is_deck))) continue;
@@ -298,7 +298,8 @@ static int compare_raw(const struct family *family, const struct config_raw *bef
 }
 
 int model_compare(const char *before, const char *now, const char *source) {
-  const struct config_source texts[2] = {{before, "the model that this run began with", NULL}, {now, source, NULL}};
+  const struct config_source texts[2] = {{before, "the model that this run began with", NULL, true},
+                                         {now, source, NULL, true}};
   json_t *roots[2] = {NULL, NULL};
   const struct family *families[2];
   struct config_raw raws[2] = {0};

@@ -4,6 +4,8 @@
 #ifndef PENSTOCK_MODEL_CONFIG_SOURCE_H
 #define PENSTOCK_MODEL_CONFIG_SOURCE_H
 
+#include <stdbool.h>
+
 struct params;
 
 struct config_source {
@@ -12,6 +14,8 @@ struct config_source {
   /* The deck that has the keys itself, or names the file whose text this is. NULL: neither is known, so that a message
    * has no more of a place than the name. */
   const struct params *deck;
+  /* The program wrote this text itself, of a deck that had been checked: what it leaves out is harmless. */
+  bool checked;
 };
 
 /* Records STATUS_MISTAKE "PLACE: 'KEY' MORE" and returns it. `key` may be one inside of an object, "rope_scaling.type".

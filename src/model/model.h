@@ -157,6 +157,9 @@ struct model {
  * `init_std` < 0 takes the configuration's initializer_range. */
 int model_create(const char *json, const char *source, double init_std, struct model **model, char **notes);
 
+/* Like model_create, of a text that the program itself wrote of a model that it had made, as in plan.h5. */
+int model_create_again(const char *json, const char *source, struct model **model);
+
 /* Like model_create, with model.init_std of the deck, which has the keys of this text itself or names its file:
  * messages say where a key stands in the deck, or in which line of the file. */
 int model_create_of_deck(const struct params *params, const char *json, struct model **model, char **notes);
@@ -165,7 +168,7 @@ int model_create_of_deck(const struct params *params, const char *json, struct m
 const struct tie *model_find_tie(const struct model *model, int32_t layer);
 
 /* Compares two configurations by what they mean here: STATUS_MISTAKE names a key of `now`, a text of the file `source`,
- * that is another than in `before`, the text that a run began with. Keys without effect may differ. */
+ * that is another than in `before`, the text that a run began with; models were made of both. Keys without effect may differ. */
 int model_compare(const char *before, const char *now, const char *source);
 void model_destroy(struct model **model);
 /* cut.c: the same model with its first n_blocks blocks alone (at most as many as it has). Owned by the caller. */

@@ -209,7 +209,7 @@ static int fill_report(const struct trace_content *content, const struct plan_fi
 static int read_comparison(const char *trace, const struct plan_file *plan, struct report *r) {
   int status = comparison_read(trace, &r->comparison);
   if (status || r->comparison.n_steps == 0) return status;
-  if (plan->model_json && *plan->model_json) status = model_create(plan->model_json, "plan.h5", -1, &r->model, NULL);
+  if (plan->model_json && *plan->model_json) status = model_create_again(plan->model_json, "plan.h5", &r->model);
   if (!status) r->comparison_text = compare_format(&r->comparison, r->model);
   return status;
 }
