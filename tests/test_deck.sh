@@ -92,6 +92,21 @@ printf 'some text, which is long enough for rows' > text.txt
 expect 0 '^model: llama' whole.yml
 grep -q refused out && fail "refused: $(cat out)"
 expect 0 '^refused by evaluations of train: gone.idx: No such file' whole.yml -D data.validation=gone
+# So is what no plan can be made of, with as much as the deck says of the ranks.
+expect 0 "^refused by plan and train: pipeline.recompute names the op 'nrm'; allowed are " whole.yml -D 'pipeline.recompute=[nrm]'
+expect 0 '^refused by train: cannot open gone.h5: No such file' whole.yml -D model.init_from=gone.h5
+expect 0 '^refused by plan and train: pipeline.plan_file: ' whole.yml -D pipeline.planner=file -D pipeline.plan_file=gone.h5
+for planner in gpipe 1f1b interleaved zb-h1 zb-h2 zb-v bpipe adapipe obscura; do
+  expect 0 '^model: llama' whole.yml -D pipeline.stages=2 -D pipeline.planner=$planner -D data.micro_batch=2
+  grep -q refused out && fail "$planner: refused: $(cat out)"
+done
+stages() { expect 0 "^refused by plan and train: $1" whole.yml -D pipeline.stages=2 -D "$2" -D "${3:-run.steps=1}"; }
+stages 'planner 1f1b holds one stage on each rank, but pipeline.chunks is 3' pipeline.chunks=3 pipeline.planner=1f1b
+stages 'pipeline.recompute_stages names stage 9; ' 'pipeline.recompute_stages=[9]' pipeline.recompute=full
+stages 'pipeline.swap_stages is 3; the plan has 2 stages' pipeline.swap_stages=3 pipeline.planner=obscura
+stages 'cost.uniform: forward_ms lists 3 ranks, the plan has 2' 'cost.uniform={forward_ms: [1, 2, 3]}'
+stages 'cost.table: gone.csv: cannot be read' cost.table=gone.csv
+stages 'data.global_batch 1000000000 with data.micro_batch 1 makes ' data.global_batch=1000000000
 
 mkdir sub
 printf 'include: ../good.yml\nmodel:\n  model_type: gpt2\n' > sub/top.yml

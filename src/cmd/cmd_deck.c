@@ -16,6 +16,8 @@
 #include "input/params_print.h"
 #include "model/model.h"
 #include "planner/planner.h"
+#include "record/checkpoint.h"
+#include "setup/costs.h"
 #include "setup/request.h"
 #include "setup/setup.h"
 
@@ -57,6 +59,49 @@ static int check_plan(const struct params *params, const struct model *model) {
   return params_require(params, "a plan", needed, sizeof needed / sizeof *needed);
 }
 
+/* The request of a plan, and a plan as if memory sufficed and nothing were known of times: what remains depends on those. */
+static int check_request(const struct params *params, const struct model *model, int32_t n_ranks) {
+  struct micro_shape *micro;
+  struct deck_request request;
+  struct cost *cost = NULL;
+  struct plan *plan = NULL;
+  char *notes = NULL;
+  int status = request_check_count(params, n_ranks);
+  if (status) return status;
+  int32_t n_micro = planner_make_worst(params->data.global_batch, params->data.micro_batch, params->data.sequence_length,
+                                       &micro);
+  status = request_open(params, model, n_ranks, n_micro, micro, NULL, &request);
+  if (!status) status = costs_open(params, model, n_ranks, NULL, &cost, &notes);
+  request.plan.simulate = false;
+  request.plan.host_limit = request.plan.disk_limit = NULL;
+  if (!status) status = planner_run(params_get_choice(params, PARAM_pipeline_planner), &request.plan, &plan);
+  plan_destroy(&plan);
+  cost_destroy(&cost);
+  request_close(&request);
+  mem_free(notes);
+  mem_free(micro);
+  return status;
+}
+
+/* Where the deck does not say how many ranks there are, only what does not depend on them is known. */
+static int check_planner(const struct params *params, const struct model *model) {
+  int32_t n_ranks;
+  int status = request_count_ranks(params, &n_ranks);
+  if (status || !model || !params_is_set(params, PARAM_data_sequence_length) ||
+      !params_is_set(params, PARAM_data_global_batch))
+    return status;
+  return n_ranks ? check_request(params, model, n_ranks) : request_check_ops(params, model);
+}
+
+static int check_start(const struct params *params, const struct model *model) {
+  struct checkpoint_origin origin = {0};
+  (void)model;
+  if (!params->model.init_from) return STATUS_OK;
+  int status = checkpoint_read_origin(params->model.init_from, &origin);
+  checkpoint_fini_origin(&origin);
+  return status;
+}
+
 static int check_precision(const struct params *params, const struct model *model) {
   (void)model;
   return request_check_precision(params);
@@ -83,6 +128,8 @@ static int check_validation(const struct params *params, const struct model *mod
 #define TRIALS(X)                                                                                                      \
   X("train and verify", check_training)                                                                                \
   X("plan and profile", check_plan)                                                                                    \
+  X("plan and train", check_planner)                                                                                   \
+  X("train", check_start)                                                                                              \
   X("train and verify", check_precision)                                                                               \
   X("train and verify", check_train)                                                                                   \
   X("evaluations of train", check_validation)

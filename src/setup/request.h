@@ -31,6 +31,9 @@ int64_t request_get_host_limit(const struct params *params, int64_t most);
 /* STATUS_MISTAKE when memory.rank_limits names a rank that is not among n_ranks. */
 int request_check_rank_limits(const struct params *params, int32_t n_ranks);
 
+/* request_open.c: STATUS_MISTAKE when pipeline.recompute names an op that the model does not have. */
+int request_check_ops(const struct params *params, const struct model *model);
+
 /* Ranks that a plan outside a job is for: pipeline.stages, else those of pipeline.plan_file; 0: the deck does not say.
  */
 int request_count_ranks(const struct params *params, int32_t *n_ranks);

@@ -107,6 +107,13 @@ static void choose_stages(const struct params *params, struct deck_request *requ
   plan->recompute_stages = request->stages;
 }
 
+int request_check_ops(const struct params *params, const struct model *model) {
+  uint32_t *ops = MEM_NEW(uint32_t, model->n_layers);
+  int status = choose_ops(params, model, ops);
+  mem_free(ops);
+  return status;
+}
+
 static int open_recompute(const struct params *params, const struct model *model, struct deck_request *request) {
   const struct params_ops *chosen = &params->pipeline.recompute;
   if (chosen->n == 0 && chosen->set == PARAMS_RECOMPUTE_NONE) return STATUS_OK;
