@@ -59,7 +59,8 @@ static int check_plan(const struct params *params, const struct model *model) {
   return params_require(params, "a plan", needed, sizeof needed / sizeof *needed);
 }
 
-/* The request of a plan, and a plan as if memory sufficed and nothing were known of times: what remains depends on those. */
+/* The request of a plan, and a plan as if memory sufficed and nothing were known of times: what remains depends on
+ * those. */
 static int check_request(const struct params *params, const struct model *model, int32_t n_ranks) {
   struct micro_shape *micro;
   struct deck_request request;
@@ -68,8 +69,8 @@ static int check_request(const struct params *params, const struct model *model,
   char *notes = NULL;
   int status = request_check_count(params, n_ranks);
   if (status) return status;
-  int32_t n_micro = planner_make_worst(params->data.global_batch, params->data.micro_batch, params->data.sequence_length,
-                                       &micro);
+  int32_t n_micro =
+      planner_make_worst(params->data.global_batch, params->data.micro_batch, params->data.sequence_length, &micro);
   status = request_open(params, model, n_ranks, n_micro, micro, NULL, &request);
   if (!status) status = costs_open(params, model, n_ranks, NULL, &cost, &notes);
   request.plan.simulate = false;

@@ -128,7 +128,7 @@ static int read_rope(const json_t *root, const struct config_source *source, str
   return status;
 }
 
-/* A deck has no keys for what is refused, so what it leaves out is harmless there, and in what was written of a deck. */
+/* A deck has no keys for what is refused, so what it leaves out is harmless there, and in what was written of it. */
 static int check_refused(const json_t *root, const struct family *family, const struct config_source *source) {
   bool is_deck = source->checked || (source->deck && !source->deck->model.config);
   for (const struct config_refusal *row = config_refusals; row->name; row++) {

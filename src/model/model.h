@@ -168,7 +168,8 @@ int model_create_of_deck(const struct params *params, const char *json, struct m
 const struct tie *model_find_tie(const struct model *model, int32_t layer);
 
 /* Compares two configurations by what they mean here: STATUS_MISTAKE names a key of `now`, a text of the file `source`,
- * that is another than in `before`, the text that a run began with; models were made of both. Keys without effect may differ. */
+ * that is another than in `before`, the text that a run began with; models were
+ * made of both. Keys without effect may differ. */
 int model_compare(const char *before, const char *now, const char *source);
 void model_destroy(struct model **model);
 /* cut.c: the same model with its first n_blocks blocks alone (at most as many as it has). Owned by the caller. */
