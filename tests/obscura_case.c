@@ -62,9 +62,9 @@ double obscura_case_time(struct obscura_case *c, const char *planner, int64_t *p
 void obscura_case_draw_limits(struct obscura_case *c, int part) {
   int64_t least[MAX_RANKS], most[MAX_RANKS];
   c->request.n_recompute_stages = 0;
-  obscura_case_time(c, "1f1b", most);
+  T_CHECK(obscura_case_time(c, "1f1b", most) < INFINITY, "1f1b has no plan of the case");
   c->request.n_recompute_stages = PLAN_ALL_STAGES;
-  obscura_case_time(c, "1f1b", least);
+  T_CHECK(obscura_case_time(c, "1f1b", least) < INFINITY, "1f1b has no plan of the case");
   bool alike = obscura_case_draw(2);
   int64_t low = 0, high = 0;
   for (int32_t r = 0; r < c->request.n_ranks; r++) {

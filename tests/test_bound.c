@@ -51,8 +51,10 @@ static int test_planner(const char *name, int trials, int most_micro) {
     int32_t p = 1 + (int32_t)obscura_case_draw(5), m = 1 + (int32_t)obscura_case_draw(trial % 3 ? 9 : most_micro);
     obscura_case_open(&c, p + (int)obscura_case_draw(6), p, m, (int)obscura_case_draw(4));
     for (int32_t i = 0; i < m; i++)
-      if (obscura_case_draw(3) == 0)
-        c.micro[i] = micro_shape_make(1 + (int)obscura_case_draw(2), LENGTH / 2, LENGTH, LENGTH);
+      if (obscura_case_draw(3) == 0) {
+        int32_t rows = 1 + (int32_t)obscura_case_draw(2), tokens = rows * LENGTH / 2;
+        c.micro[i] = micro_shape_make(rows, LENGTH / 2, tokens, tokens);
+      }
     if (obscura_case_draw(2)) obscura_case_draw_limits(&c, (int)obscura_case_draw(11));
     if (obscura_case_draw(2)) c.request.partition.kind = PARAMS_CUT_AUTO;
     c.request.clip = obscura_case_draw(2);

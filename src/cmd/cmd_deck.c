@@ -59,8 +59,7 @@ static int check_plan(const struct params *params, const struct model *model) {
   return params_require(params, "a plan", needed, sizeof needed / sizeof *needed);
 }
 
-/* The request of a plan, and a plan as if memory sufficed and nothing were known of times: what remains depends on
- * those. */
+/* The request of a plan, and a plan as if memory sufficed, which takes no search. */
 static int check_request(const struct params *params, const struct model *model, int32_t n_ranks) {
   struct micro_shape *micro;
   struct deck_request request;
@@ -73,6 +72,7 @@ static int check_request(const struct params *params, const struct model *model,
       planner_make_worst(params->data.global_batch, params->data.micro_batch, params->data.sequence_length, &micro);
   status = request_open(params, model, n_ranks, n_micro, micro, NULL, &request);
   if (!status) status = costs_open(params, model, n_ranks, NULL, &cost, &notes);
+  request.plan.cost = cost;
   request.plan.simulate = false;
   request.plan.host_limit = request.plan.disk_limit = NULL;
   if (!status) status = planner_run(params_get_choice(params, PARAM_pipeline_planner), &request.plan, &plan);
