@@ -55,6 +55,14 @@ inputs=(a.txt b.jsonl c.jsonl empty.txt)
 expect 2 "c.jsonl:2: no key 'text' (the line has 'body')" \
   "$penstock" data build --output "$folder/wrong" "$folder/a.txt" "$folder/c.jsonl"
 
+# Options of the other word, and values of variables that are not set.
+expect 2 "option --skip-bad goes with penstock data build, not with check" "$penstock" data check --skip-bad "$folder/out"
+expect 2 "option --vocabulary goes with penstock data check, not with build" \
+  "$penstock" data build --vocabulary 9 --output "$folder/wrong" "$folder/a.txt"
+expect 2 "option --output has an empty value" "$penstock" data build --output= "$folder/a.txt"
+expect 2 "argument 4 of penstock data is empty" "$penstock" data build --output "$folder/wrong" ''
+expect 0 "with penstock data build:" "$penstock" data --help
+
 # Mistakes; nothing is left behind, and what was there stays.
 expect 2 "cannot read $folder/absent" "$penstock" data build --output "$folder/out" "$folder/a.txt" "$folder/absent"
 expect 2 "hold no text" "$penstock" data build --output "$folder/wrong" "$folder/empty.txt"

@@ -144,6 +144,7 @@ for command in train deck data; do
   check=$("$penstock" $command --help)
   [ "$(cat made)" = "$check" ] && grep -q "^usage: penstock $command" made || fail "penstock help $command: $(cat made)"
 done
+expect 2 '-D run.steps=3 sets a key of a deck: --reference' --reference -D run.steps=3
 "$penstock" help help > made && diff made <("$penstock" --help) > out || fail "penstock help help: $(cat made out)"
 "$penstock" help dekc > out 2> err
 [ $? = 2 ] && grep -q "did you mean 'deck'" err || fail "penstock help dekc: $(cat err)"

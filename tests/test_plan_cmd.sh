@@ -319,6 +319,10 @@ for file in KEPT/metrics.csv KEPT/plan.h5 KEPT/manifest.txt; do
   check cmp -s before $file || fail "$file is another"
 done
 
+run 2 plan deck.yml -D run.folder=NOWHERE --export none/a.csv
+warns '--export: none/a.csv cannot be written'
+check [ ! -e NOWHERE ] || fail "a plan was written"
+
 # ---- without pipeline.stages, and inside a job of any size, the deck alone says how many ranks ----
 run 0 plan deck.yml --json -D run.folder=R1 -D 'data.global_batch=1000'
 sed '/stages: 4/d' deck.yml > one.yml

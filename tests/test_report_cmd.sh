@@ -71,6 +71,14 @@ run 2 report PLAN --step 3
 warns 'plan of one step'
 run 2 report PLAN --svg none/a.svg
 warns 'none/a.svg cannot be written'
+check [ ! -s out ] || fail "the report comes before the refusal"
+run 2 report PLAN --csv PLAN
+warns '--csv: cannot write PLAN: it is a folder'
+run 2 report PLAN --svg=
+warns "option --svg has an empty value"
+run 2 report ''
+warns 'argument 1 of penstock report is empty'
+run 0 report PLAN --csv /dev/null
 cp PLAN/plan.h5 before.h5
 for option in svg chrome csv; do
   run 2 report PLAN --$option PLAN/plan.h5
@@ -81,4 +89,4 @@ check cmp -s before.h5 PLAN/plan.h5 || fail "the plan is another"
 run 2 report PLAN/plan.h5 --csv PLAN/metrics.csv
 check [ "$(cat PLAN/metrics.csv)" = step ] || fail "metrics.csv is another"
 
-finish 26
+finish 32

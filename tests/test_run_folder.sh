@@ -27,6 +27,18 @@ train metrics 2 "${more[@]}"
 ends 0
 status_is metrics DONE
 
+for file in log.txt checkpoints/index.txt metrics.jsonl; do # each is found before anything is written
+  name="$file is a folder"
+  again target
+  rm target/$file
+  mkdir target/$file
+  train target 2 "${more[@]}"
+  ends 2
+  says_once "^penstock: error: cannot write .*target/$file: it is a folder"
+  status_is target DONE
+  rm -r target
+done
+
 name="an empty used.yml"
 again used
 : > used/used.yml

@@ -207,6 +207,12 @@ check [ "$(sort -nu <<< "$said" | wc -l)" = 4 ] || fail "ranks need the same: $s
 run_on 4 2 train deck.yml "${uneven[@]}" "${cut[@]}" -D pipeline.planner=1f1b -D run.folder=UNEVEN2 \
   -D "memory.device_limit=$((most - 1)) B"
 tells "rank $(awk -v m="$most" '$1 == m { print NR - 1 }' <<< "$said") needs $most bytes"
+# Stages that are not there are refused also where as many recompute as memory asks for, and it asks for none.
+for stages in '[1, 4]' 5; do
+  run_on 1 2 plan deck.yml -D pipeline.stages=4 -D pipeline.planner=1f1b -D pipeline.recompute=auto \
+    -D "pipeline.recompute_stages=$stages" -D run.folder=STAGES
+  tells 'pipeline.recompute_stages (names stage 4|is 5); the plan has (stages 0 to 3|4 stages)'
+done
 # One rank of four with three fifths of what it would need: it alone recomputes, within its limit.
 poor=("${uneven[@]}" -D data.micro_batch=8 -D data.global_batch=48 -D pipeline.partition=even)
 run_on 1 0 plan deck.yml --json "${poor[@]}" -D pipeline.planner=1f1b -D pipeline.stages=4

@@ -7,7 +7,8 @@ enum { MOST_CORES = 65536 };
 static unsigned long given[MOST_CORES / (8 * sizeof(unsigned long))];
 static int found = -1;
 
-/* The array below belongs to */
+/* Belongs to the executable (see the array below), so that it runs before what libraries do when they are loaded, a
+ * sanitizer's included. */
 __attribute__((no_sanitize("address", "undefined"))) static void take(int argc, char **argv, char **environment) {
   (void)argc, (void)argv, (void)environment;
   found = sched_getaffinity(0, sizeof given, (cpu_set_t *)given);

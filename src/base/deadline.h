@@ -4,7 +4,8 @@
 #ifndef PENSTOCK_BASE_DEADLINE_H
 #define PENSTOCK_BASE_DEADLINE_H
 
-/* Makes the process end in `seconds` */
+/* Makes the process end in `seconds` with _exit(status), unless deadline_clear or another deadline_set comes first.
+ * Where the system has no more threads, SIGALRM ends it. */
 void deadline_set(double seconds, int status);
 void deadline_clear(void);
 

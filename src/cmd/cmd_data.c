@@ -213,14 +213,16 @@ static int check(const struct data_options *options, int n, char **prefixes) {
 int cmd_data(int argc, char **argv) {
   struct data_options options = {.request = {.key = "text"}};
   const struct option_spec specs[] = {
-      {"--output", OPTION_TEXT, "PREFIX", "build: writes PREFIX.bin and PREFIX.idx", &options.output},
-      {"--format", OPTION_TEXT, "text|jsonl|bytes", "build: of all files (default: by name and first line)",
-       &options.request.format},
-      {"--key", OPTION_TEXT, "NAME", "build: the key of JSON lines that holds the text (text)", &options.request.key},
-      {"--skip-bad", OPTION_FLAG, NULL, "build: passes over JSON lines without a text, and counts them",
-       &options.request.skip_bad},
-      {"--vocabulary", OPTION_TEXT, "N", "check: token ids must be below N", &options.vocabulary},
       {"--json", OPTION_FLAG, NULL, "prints one JSON object on standard output", &options.json},
+      {"build", OPTION_WORD, NULL, NULL, NULL},
+      {"--output", OPTION_TEXT, "PREFIX", "writes PREFIX.bin and PREFIX.idx", &options.output},
+      {"--format", OPTION_TEXT, "text|jsonl|bytes", "of all files (default: by name and first line)",
+       &options.request.format},
+      {"--key", OPTION_TEXT, "NAME", "the key of JSON lines that holds the text (text)", &options.request.key},
+      {"--skip-bad", OPTION_FLAG, NULL, "passes over JSON lines without a text, and counts them",
+       &options.request.skip_bad},
+      {"check", OPTION_WORD, NULL, NULL, NULL},
+      {"--vocabulary", OPTION_TEXT, "N", "token ids must be below N", &options.vocabulary},
       {0}};
   bool done;
   int status = options_parse(&argc, argv, specs, &done);

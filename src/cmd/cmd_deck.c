@@ -31,7 +31,7 @@ static int check_partition(const struct params *params, const struct model *mode
   return status;
 }
 
-/* Checks what is known of the model without ranks and data. */
+/* Checks what is known of the model without ranks and data. A deck need not have a model: *model is NULL then. */
 static int check_model(const struct params *params, struct model **model, char **notes) {
   *model = NULL;
   char *json = params_format_model_json(params);
@@ -201,6 +201,9 @@ int cmd_deck(int argc, char **argv) {
   if (!status && !done) {
     if (reference + manual + man + (argc - 1) != 1)
       status = error_raise(STATUS_MISTAKE, "deck takes one deck, or one of --reference, --manual, --man");
+    else if (argc == 1 && overrides.n)
+      status = error_raise(STATUS_MISTAKE, "-D %s sets a key of a deck: --reference, --manual and --man take none",
+                           overrides.items[0]);
     else if (reference)
       params_print_reference(stdout);
     else if (manual)

@@ -1,4 +1,5 @@
-/* Times of the passes of a plan's stages: sums over their layers.
+/* Times of the passes of a plan's stages: sums over their layers. Micro-batches of a step are nearly always of one
+ * shape, or come in runs of one, so each stage keeps its last answer. Serial.
  */
 #ifndef PENSTOCK_DAG_STAGE_PRICE_H
 #define PENSTOCK_DAG_STAGE_PRICE_H

@@ -39,7 +39,9 @@ int batch_build(const struct dataset *dataset, int64_t first_sample, int64_t glo
 int batch_build_shapes(const struct dataset *dataset, int64_t first_sample, int64_t global_batch, int64_t micro_batch,
                        struct batch *batch);
 
-/* Makes a batch of arrays token[rows][time] */
+/* Makes a batch of arrays token[rows][time], label[rows][time] (-100: none) and lengths[rows] (NULL: all `time`), all
+ * borrowed. Rows are cut and padded as above. `vocab` bounds ids and labels. STATUS_MISTAKE names row and position of
+ * an id or label that is out of range, or of a label where there is no token. */
 int batch_build_from_arrays(int64_t rows, int64_t time, const int32_t *token, const int32_t *label,
                             const int32_t *lengths, int64_t vocab, int64_t micro_batch, struct batch *batch);
 

@@ -18,7 +18,8 @@ struct text_request {
   bool skip_bad;      /* lines of JSON without a text are counted and passed over */
 };
 
-/* The amount read so far; it adds up over calls. */
+/* The amount read so far; it adds up over calls. `progress` (NULL: none) is called after every piece; a status that is
+ * not STATUS_OK, with its message, ends the reading. */
 struct text_progress {
   int64_t bytes; /* of text, without what JSON puts around it */
   int64_t empty; /* files without a byte, JSON lines with an empty text: no documents, skipped */

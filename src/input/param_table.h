@@ -5,7 +5,8 @@
 #include "input/params.h"
 #include <stddef.h>
 
-/* How a key may differ between the lives of a run and between the ranks of a job. */
+/* How a key may differ between the lives of a run and between the ranks of a job. Keys of token files (MIX) are
+ * compared by the content of the files and by their weights, wherever the files lie. */
 enum param_bond {
   PARAM_FIXED,      /* may not change in a run that goes on; the same on all ranks */
   PARAM_MAY_CHANGE, /* may change, and is the same on all ranks */

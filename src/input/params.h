@@ -56,7 +56,7 @@ struct params_uniform {
   } times[PARAMS_TIME_COUNT];
 };
 
-/* Times of messages: X(key, meaning). */
+/* Times of messages: X(key, meaning). The node_ ones hold inside a node, where they differ. */
 #define PARAMS_LINK_KEYS(X)                                                                                            \
   X(latency_us)                                                                                                        \
   X(gb_per_s)                                                                                                          \

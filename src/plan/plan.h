@@ -178,7 +178,8 @@ void plan_destroy(struct plan **plan);
 void plan_freeze(struct plan *plan);
 /* Returns true when the rank holds the stage: its parameters, gradients and updates. Each replica does. */
 bool plan_holds(const struct plan *plan, int32_t stage, int32_t rank);
-/* Returns the rank that computes a micro-batch of a stage: one of those that hold it. */
+/* Returns the rank that computes a micro-batch of a stage: one of those that hold it. Of n replicas, replica i computes
+ * the micro-batches i, i + n, i + 2n, ... */
 int32_t plan_find_rank(const struct plan *plan, int32_t stage, int32_t micro);
 /* The first of those that hold a stage, where one speaks for all: what they hold is the same. */
 int32_t plan_get_holder(const struct plan *plan, int32_t stage);

@@ -29,7 +29,8 @@ static int64_t get_least(const struct plan_request *request, int64_t rows) {
   return (rows + most - 1) / most;
 }
 
-/* Finds the largest data.micro_batch below the deck's that fits, and says so. */
+/* Finds the largest data.micro_batch below the deck's that fits, and says so. More rows never need less, so halving
+ * finds it. The text is owned by the caller. */
 static char *advise_micro_batch(const char *planner, const struct plan_request *request) {
   int64_t rows = 0, high = request->micro[0].rows;
   for (int32_t i = 0; i < request->n_micro; i++) rows += request->micro[i].rows;

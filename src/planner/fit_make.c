@@ -34,6 +34,12 @@ static int make_fitting(const char *planner, const struct plan_request *request,
   for (;;) {
     int status = make_graph(planner, &tried, plan, dag);
     if (status) return status;
+    status = planner_check_stages(request, (*plan)->n_stages); /* all that may, those that are not tried too */
+    if (status) {
+      dag_destroy(dag);
+      plan_destroy(plan);
+      return status;
+    }
     int32_t n = count_needed(request, *plan, *dag, tried.n_recompute_stages);
     if (n == tried.n_recompute_stages) return STATUS_OK;
     tried.n_recompute_stages = n;

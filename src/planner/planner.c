@@ -69,7 +69,7 @@ static int check_request(const struct plan_request *request) {
   return STATUS_OK;
 }
 
-static int check_stages(const struct plan_request *request, int32_t n_stages) {
+int planner_check_stages(const struct plan_request *request, int32_t n_stages) {
   const int32_t *list = request->recompute_stages, n = request->n_recompute_stages;
   for (int32_t k = 0; list && k < n; k++)
     if (list[k] < 0 || list[k] >= n_stages)
@@ -93,7 +93,7 @@ bool planner_may_recompute(const struct plan_request *request, int32_t stage) {
 /* A plan that brings its own recomputation keeps that. */
 static int put_recompute(const struct plan_request *request, const struct planner *planner, struct plan *plan) {
   if (!request->recompute_ops) return STATUS_OK;
-  int status = check_stages(request, plan->n_stages);
+  int status = planner_check_stages(request, plan->n_stages);
   if (status || planner->recomputes_itself || plan->n_recompute > 0) return status;
   bool *stages = MEM_NEW(bool, plan->n_stages);
   for (int32_t s = 0; s < plan->n_stages; s++) stages[s] = planner_may_recompute(request, s);

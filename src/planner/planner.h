@@ -11,7 +11,9 @@ struct cost;
 
 enum { PLAN_ALL_STAGES = INT32_MAX };
 
-/* The request to a planner. All members are borrowed. */
+/* The request to a planner. All members are borrowed. Planners read the deck's choices from params, each in its own
+ * section and in `pipeline`; the other members are what was found out from the deck, or what one planner asks of
+ * another. */
 struct plan_request {
   const struct model *model;
   const struct params *params; /* NULL: only for planners that read nothing of it (not obscura) */
@@ -71,6 +73,9 @@ const struct planner *const *planner_get_all(void);
 const struct planner *planner_find(const char *name);
 /* Returns true when a stage may discard anything; request->recompute_ops says which ops. */
 bool planner_may_recompute(const struct plan_request *request, int32_t stage);
+/* Checks that the stages of request->recompute_stages are among n_stages: STATUS_MISTAKE names the one that is not.
+ * planner_run does it for the stages that it is given; a caller that gives it fewer of them asks itself. */
+int planner_check_stages(const struct plan_request *request, int32_t n_stages);
 /* Runs a planner by name, puts in the recomputation, checks and freezes the plan. */
 int planner_run(const char *name, const struct plan_request *request, struct plan **plan);
 

@@ -64,7 +64,8 @@ static bool changes_places(const struct guests *g, int32_t i, int32_t at, bool c
   return false;
 }
 
-/* Returns how long an action waits if a guest comes only after action k, or is gone before it. */
+/* Returns how long an action waits if a guest comes only after action k, or is gone before it; INFINITY when that is
+ * not possible. Such waits close no circle while each goes from what starts sooner to what starts later. */
 static double get_wait(const struct guests *g, int32_t i, int32_t k, bool comes_after) {
   const struct plan_move *m = &g->moves[i];
   int64_t own = g->plan->order_offset[plan_find_rank(g->plan, m->stage, m->micro)],

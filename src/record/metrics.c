@@ -229,7 +229,8 @@ static void warn_odd(const char *path, const struct line *odd, int64_t n) {
            n == 1 ? "" : "s", bytes, odd->text);
 }
 
-/* Chooses which lines behind the header stay. */
+/* Chooses which lines behind the header stay: only rows of later steps go. Columns that the file did not have yet are
+ * added, empty, to the rows that have all of its own. */
 static void keep_rows(const char *path, const char *rest, int64_t last_step, int n_fields, const char *commas,
                       struct kept *kept) {
   struct line line, odd = {0};

@@ -42,8 +42,10 @@ static int read_state(const struct rundir *dir, enum run_state *state) {
   else if (starts_with(text, "FAILED"))
     *state = RUN_FAILED;
   else
-    status =
-        error_raise(STATUS_MISTAKE, "%s is none of this program: it would be replaced; take another run.folder", path);
+    status = error_raise(
+        STATUS_MISTAKE,
+        "%s is none of this program: it would be replaced; take another run.folder, or remove it if it was damaged",
+        path);
   mem_free(text);
   mem_free(path);
   mem_free(manifest);
@@ -63,15 +65,18 @@ static int read_last_step(const struct rundir *dir, int64_t *step) {
   return status;
 }
 
-/* Checks that all files can be replaced, before any of them is. */
-static int check_targets(const struct rundir *dir) {
-  int status = STATUS_OK;
-  for (int i = 0; i < N_WHOLE && !status; i++) {
-    char *path = rundir_path(dir, written_whole[i]);
-    status = disk_check_target(path);
-    mem_free(path);
-  }
+static int check_target(const struct rundir *dir, const char *name) {
+  char *path = rundir_path(dir, name);
+  int status = disk_check_target(path);
+  mem_free(path);
   return status;
+}
+
+/* Checks that all files can be replaced or written on, before any of them is. */
+static int check_targets(const struct rundir *dir) {
+  int status = check_target(dir, "log.txt");
+  for (int i = 0; i < N_WHOLE && !status; i++) status = check_target(dir, written_whole[i]);
+  return status ? status : check_target(dir, "checkpoints/index.txt");
 }
 
 /* Writes STATUS for a start that fails before the caller has the folder, so that the STATUS of the life before does

@@ -37,7 +37,8 @@ int rundir_open(const char *path, const struct rundir_poll *poll, struct rundir 
                 int64_t *last_step);
 struct rundir_token rundir_get_token(const struct rundir *dir);
 /* For other ranks than 0: opens the folder at `path` as this rank sees it, when it is the one that rank 0 has opened.
- */
+ * Waits up to `patience` seconds for it to appear, as network file systems need. STATUS_MISTAKE says what is there
+ * instead. */
 int rundir_join(const char *path, const struct rundir_token *token, double patience, const struct rundir_poll *poll,
                 struct rundir **dir);
 /* Finds out whether all ranks see one folder within the run folder, which may lie elsewhere (a link, a mount): rank 0
@@ -64,12 +65,14 @@ bool rundir_take_stop(struct rundir *dir);
  * more. By any rank; of several at once one stands. */
 int rundir_write_status(const struct rundir *dir, const char *text);
 /* For commands that write into a folder that may be a run's (rundir_find.c): STATUS_STOPPED when a job runs in it,
- * run has left results there (a good STATUS, metrics, a trace, checkpoints). what: the file that would be replaced. */
+ * STATUS_MISTAKE when a run has left results there (a good STATUS, metrics, a trace, checkpoints). what: the file that
+ * would be replaced. */
 int rundir_check_free(const char *path, const char *what);
 /* Says how a run folder stands: the first line of STATUS, else "running" or that it was killed. Owned by the caller. */
 char *rundir_describe_state(const char *path);
-/* For files that options name: STATUS_MISTAKE where `path` is there and is a run's own file, or HDF5 (a plan, a trace,
- * a checkpoint, a profile). */
+/* For files that options name, before the work for them: STATUS_MISTAKE where `path` is a run's own file, or HDF5 (a
+ * plan, a trace, a checkpoint, a profile), or a folder, or where its folder takes no files. A device or a pipe is left
+ * to who writes it. */
 int rundir_check_output(const char *option, const char *path);
 /* Version, configure summary, hosts, command line, start time. `text` is the body. */
 int rundir_write_manifest(struct rundir *dir, const char *text);

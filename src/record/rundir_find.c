@@ -1,6 +1,7 @@
 /* Looks at a folder that nobody has opened: whether a run is in it, so that no other command replaces what it left. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -79,7 +80,11 @@ static bool is_hdf5(const char *path) {
 }
 
 int rundir_check_output(const char *option, const char *path) {
-  if (access(path, F_OK) || (!is_own_file(path) && !is_hdf5(path))) return STATUS_OK;
-  return error_raise(STATUS_MISTAKE, "%s %s: it is there and holds what a run or a plan left; give another name",
-                     option, path);
+  struct stat found;
+  bool is_there = !stat(path, &found);
+  if (is_there && S_ISREG(found.st_mode) && (is_own_file(path) || is_hdf5(path)))
+    return error_raise(STATUS_MISTAKE, "%s %s: it is there and holds what a run or a plan left; give another name",
+                       option, path);
+  if (is_there && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)) return STATUS_OK;
+  return disk_check_writable(path) ? error_wrap("%s", option) : STATUS_OK;
 }

@@ -22,7 +22,9 @@
 #include "record/rundir_impl.h"
 #include "store/disk.h"
 
-/* Variables that batch systems set for a job. */
+/* Variables that batch systems set for a job; those of the first system that is there count. The number of a task tells
+ * the jobs of an array apart where they share one id; the count of starts, where there is one, tells the lives of a job
+ * apart. */
 static const struct {
   const char *id, *task, *starts;
 } batch_systems[] = {

@@ -9,7 +9,7 @@
 struct trace_span;
 
 /* Returns what a rank knows by itself: the node that ended last among those before v on this rank, that is, those of
- * its edges and the one before it on its stream; -1: none. */
+ * its edges and the one before it on its stream; -1: none. spans[i] is that of node rank_offset[rank] + i. */
 int32_t trace_after_find(const struct dag *dag, const struct trace_span *spans, int32_t rank, int32_t v);
 
 /* Does what needs the rows of all ranks of a step: a receive that was posted before its send began comes after the

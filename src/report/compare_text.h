@@ -1,4 +1,5 @@
-/* Formats prediction beside measurement for people: in the log of a run and in its report.
+/* Formats prediction beside measurement for people: in the log of a run and in its report. Texts end with a newline and
+ * are owned by the caller.
  */
 #ifndef PENSTOCK_REPORT_COMPARE_TEXT_H
 #define PENSTOCK_REPORT_COMPARE_TEXT_H

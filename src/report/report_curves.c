@@ -1,4 +1,4 @@
-/* Draws metrics.csv as curves over the steps.
+/* Draws metrics.csv as curves over the steps. Each is an SVG of its own, so that they flow with the width of the page.
  */
 #include <inttypes.h>
 #include <math.h>

@@ -155,7 +155,8 @@ int run_restore_all(struct run *run);
 /* run_report.c: the row of the step just done, kept in run->row; its speeds are those of the device that is timed. Rank
  * 0 acts, all may call. */
 void run_report_note(struct run *run, const struct batch *batch, const struct trainer_result *result);
-/* Reports a step, once everything of it is known: its line in the log and in metrics.csv. */
+/* Reports a step, once everything of it is known: its line in the log and in metrics.csv. `validation` is NaN when
+ * there was no evaluation. Rank 0 acts, all may call. */
 int run_report_step(struct run *run, double validation);
 /* Header of the log: versions, ranks and cores, model, data, plan, memory. Collective. */
 void run_report_start_all(struct run *run);

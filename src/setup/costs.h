@@ -6,7 +6,9 @@
 
 struct comm;
 
-/* Like cost_create; with cost.source profile it reads the file cost.profile. */
+/* Like cost_create; with cost.source profile it reads the file cost.profile. A file that is not there or cannot be read
+ * is no failure: the notes say why, and that times are not measured. device: the one that the plan is for, as
+ * profile_describe_device_all has it; NULL: not known. On one rank alone. */
 int costs_open(const struct params *params, const struct model *model, int32_t n_ranks, const char *device,
                struct cost **cost, char **notes);
 /* Like costs_open, on every rank: rank 0 alone reads the profile and gives all others a copy. Collective; the status is

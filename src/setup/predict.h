@@ -1,4 +1,5 @@
-/* Predicts what a plan will do: its graph is priced and simulated. */
+/* Predicts what a plan will do before it runs: its graph is priced and simulated. On one rank, without MPI.
+ */
 #ifndef PENSTOCK_SETUP_PREDICT_H
 #define PENSTOCK_SETUP_PREDICT_H
 

@@ -1,4 +1,5 @@
-/* Makes model, plan and device of parameters: the steps that `train` and `verify` share.
+/* Makes model, plan and device of parameters: the steps that `train` and `verify` share. Functions ending in _all are
+ * collective and end in agreement: every rank gets the same status, and the message is every rank's error_text.
  */
 #ifndef PENSTOCK_SETUP_SETUP_H
 #define PENSTOCK_SETUP_SETUP_H

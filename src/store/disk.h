@@ -12,7 +12,8 @@
 /* Makes a folder and its parents where they are missing. */
 int disk_make_folder(const char *path);
 
-/* Checks that a file may take the place of what is at `path`: nothing */
+/* Checks that a file may take the place of what is at `path`: there is nothing, or a regular file. A device, a pipe or
+ * a folder would be lost or in the way: STATUS_MISTAKE with path and repair. */
 int disk_check_target(const char *path);
 
 /* Checks, before the work whose result goes to `path`, what disk_check_target checks, and that this job may make files

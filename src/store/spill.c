@@ -244,7 +244,8 @@ static struct stored *find_stored(const struct spill *s, int64_t place) {
   return &s->blocks[low];
 }
 
-/* Blocks beyond the reserved room take disk only while they are there. */
+/* Blocks beyond the reserved room take disk only while they are there. Where the file system has no holes, the room
+ * stays taken. */
 static void give_back(const struct spill *s, int64_t from, int64_t to) {
   (void)!fallocate(s->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(s->data_offset + from),
                    (off_t)(to - from));
