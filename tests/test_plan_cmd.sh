@@ -318,6 +318,12 @@ for file in KEPT/metrics.csv KEPT/plan.h5 KEPT/manifest.txt; do
   warns "--export $file: it is there and holds what a run or a plan left"
   check cmp -s before $file || fail "$file is another"
 done
+run 2 plan deck.yml --export nowhere/order.csv
+warns 'nowhere/order.csv cannot be written: No such file'
+for place in deck.yml deck.yml/below; do
+  run 2 plan deck.yml -D "run.folder=$place"
+  warns "the folder $place: Not a directory"
+done
 
 run 2 plan deck.yml -D run.folder=NOWHERE --export none/a.csv
 warns '--export: none/a.csv cannot be written'

@@ -205,6 +205,13 @@ ends 0
 says_once "warning: -D data.validation: 'data.validation' has no effect here: it acts only with run.evaluate_every above 0"
 says_once 'warning: data.validation: nowhere.idx: No such file'
 
+name="a run folder that no job can make"
+touch no-folder
+for place in no-folder no-folder/below "$(printf 'n%.0s' {1..300})"; do
+  refuse nowhere 2 -D "run.folder=$place"
+  says "cannot make the folder .*; name a folder where this job may write"
+done
+
 name="a damaged index"
 cp data.bin cut.bin
 head -c 40 data.idx > cut.idx

@@ -347,7 +347,7 @@ static void test_states(void) {
   struct rundir *none;
   rundir_case_write("file", "");
   rundir_case_begin("states/file/run");
-  T_CHECK(rundir_case_open(&none, &state, &last_step) == STATUS_FAILED && strstr(error_text(), rundir_case_folder),
+  T_CHECK(rundir_case_open(&none, &state, &last_step) == STATUS_MISTAKE && strstr(error_text(), rundir_case_folder),
           "%s", error_text());
 }
 

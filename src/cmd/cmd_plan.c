@@ -127,7 +127,8 @@ static struct plan_report make_report(const struct plan_job *job, const struct p
 
 static int write_plan(const struct plan_job *job, const struct prediction *prediction, const char *path) {
   int status = rundir_check_free(job->params.run.folder, "plan.h5"); /* again: planning may have taken long */
-  if (!status) status = disk_make_folder(job->params.run.folder);
+  if (!status) status = disk_make_named_folder(job->params.run.folder);
+  if (!status) status = disk_check_writable(path);
   if (status) return status;
   char *deck = params_format_used(&job->params, path);
   status = predict_write(prediction, job->model, job->cost, path, deck, job->json);
@@ -163,6 +164,7 @@ static int plan_one(struct plan_job *job, bool json, const char *csv) {
   const char *planner = params_get_choice(&job->params, PARAM_pipeline_planner);
   int status = rundir_check_free(job->params.run.folder, "plan.h5");
   if (!status && csv) status = rundir_check_output("--export", csv);
+  if (!status && csv) status = disk_check_writable(csv);
   if (!status) status = predict_request(planner, &job->request.plan, job->cost, &prediction);
   if (status) return status;
   char *path = mem_format("%s/plan.h5", job->params.run.folder);

@@ -110,7 +110,7 @@ static int open_deck_all(struct profile_job *job) {
 /* Before a minute of measuring, not after it: the folder is there and can be written. */
 static int check_place(const struct profile_job *job) {
   if (job->rank != 0) return STATUS_OK;
-  int status = disk_make_folder(job->params.run.folder);
+  int status = disk_make_named_folder(job->params.run.folder);
   if (status) return status;
   status = disk_check_writable(job->path);
   return status ? error_wrap("cost.profile") : STATUS_OK;

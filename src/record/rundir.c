@@ -103,12 +103,13 @@ int rundir_open(const char *path, const struct rundir_poll *poll, struct rundir 
                 int64_t *last_step) {
   *out = NULL;
   bool is_new = access(path, F_OK) != 0;
-  int status = disk_make_folder(path);
+  int status = disk_make_named_folder(path);
   if (status) return status;
   struct rundir *dir = create(path);
   dir->is_new = is_new;
   clock_gettime(CLOCK_REALTIME, &dir->start);
-  if (dir->folder < 0) status = error_raise(STATUS_FAILED, "cannot open the folder %s: %s", path, limits_reason(errno));
+  if (dir->folder < 0)
+    status = error_raise(disk_judge(errno), "cannot open the folder %s: %s", path, limits_reason(errno));
   if (!status) status = rundir_lock(dir, poll);
   if (!status) status = read_last_step(dir, last_step);
   if (!status) status = read_state(dir, state);

@@ -61,7 +61,7 @@ static void look_at(struct locks *locks, const char *path, const struct rundir_p
 static int look_around(const struct rundir *dir, long own, const struct rundir_poll *poll, struct locks *locks) {
   DIR *stream = opendir(dir->path);
   memset(locks, 0, sizeof *locks);
-  if (!stream) return error_raise(STATUS_FAILED, "cannot read the folder %s: %s", dir->path, limits_reason(errno));
+  if (!stream) return error_raise(disk_judge(errno), "cannot read the folder %s: %s", dir->path, limits_reason(errno));
   for (struct dirent *item = readdir(stream); item; item = readdir(stream)) {
     if (strncmp(item->d_name, PREFIX, sizeof PREFIX - 1)) continue;
     long number = strtol(item->d_name + sizeof PREFIX - 1, NULL, 10);
@@ -189,7 +189,10 @@ int rundir_lock(struct rundir *dir, const struct rundir_poll *poll) {
     long own = locks.highest + 1;
     int failure = make_lock(dir, own);
     if (failure == EEXIST) continue;
-    if (failure) return disk_raise_write(dir->path, failure, NAME_BYTES);
+    if (failure) {
+      status = disk_raise_write(dir->path, failure, NAME_BYTES);
+      return error_raise(disk_judge(failure), "%s", error_text());
+    }
     status = look_around(dir, own, poll, &locks);
     if (!status && locks.alive) status = refuse(dir, &locks, STATUS_STOPPED);
     if (!status) status = start_heart(dir);

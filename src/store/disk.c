@@ -25,7 +25,15 @@ static char *dup_folder(const char *path) {
   return mem_format("%.*s", (int)(slash - path), path);
 }
 
-int disk_make_folder(const char *path) {
+int disk_judge(int failure) {
+  static const int of_path[] = {ENOTDIR, ENOENT, ENAMETOOLONG, ELOOP, EACCES, EPERM, EROFS};
+  for (size_t i = 0; i < sizeof of_path / sizeof *of_path; i++)
+    if (failure == of_path[i]) return STATUS_MISTAKE;
+  return STATUS_FAILED;
+}
+
+/* Returns the errno of what failed, 0 when the folder is there. */
+static int make_folder(const char *path) {
   char *part = mem_strdup(path);
   int failure = 0;
   for (char *at = part + 1; !failure && *part; at++) {
@@ -40,9 +48,22 @@ int disk_make_folder(const char *path) {
   struct stat status;
   if (!failure && stat(path, &status)) failure = errno;
   if (!failure && !S_ISDIR(status.st_mode)) failure = ENOTDIR;
-  if (!failure) return STATUS_OK;
-  return error_raise(STATUS_FAILED, "cannot make the folder %s: %s; name a folder where this job may write", path,
+  return failure;
+}
+
+static int raise_folder(int status, const char *path, int failure) {
+  return error_raise(status, "cannot make the folder %s: %s; name a folder where this job may write", path,
                      limits_reason(failure));
+}
+
+int disk_make_folder(const char *path) {
+  int failure = make_folder(path);
+  return failure ? raise_folder(STATUS_FAILED, path, failure) : STATUS_OK;
+}
+
+int disk_make_named_folder(const char *path) {
+  int failure = make_folder(path);
+  return failure ? raise_folder(disk_judge(failure), path, failure) : STATUS_OK;
 }
 
 int disk_sync_folder_of(const char *path) {
@@ -138,7 +159,7 @@ int disk_check_writable(const char *path) {
     close(descriptor);
     unlink(temporary);
   } else if (errno != EEXIST) {
-    status = error_raise(STATUS_MISTAKE, "%s cannot be written: %s", path, limits_reason(errno));
+    status = error_raise(disk_judge(errno), "%s cannot be written: %s", path, limits_reason(errno));
   }
   mem_free(temporary);
   return status;

@@ -9,15 +9,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Makes a folder and its parents where they are missing. */
+/* The status of an errno of a file or folder that a deck or an option names: STATUS_MISTAKE when the path is at fault
+ * or may not be written, so that another has to be named; STATUS_FAILED when the disk is, as where it is full. */
+int disk_judge(int failure);
+
+/* Makes a folder and its parents where they are missing; one that a deck names has errors as disk_judge has it. */
 int disk_make_folder(const char *path);
+int disk_make_named_folder(const char *path);
 
 /* Checks that a file may take the place of what is at `path`: there is nothing, or a regular file. A device, a pipe or
  * a folder would be lost or in the way: STATUS_MISTAKE with path and repair. */
 int disk_check_target(const char *path);
 
 /* Checks, before the work whose result goes to `path`, what disk_check_target checks, and that this job may make files
- * in its folder: STATUS_MISTAKE with path and reason. It leaves no file there. */
+ * in its folder: errors as disk_judge has it, with path and reason. It leaves no file there. */
 int disk_check_writable(const char *path);
 
 /* Writes `text` as the whole content of `path` (of the file that it links to): temporary name (path.tmp), sync, rename,
