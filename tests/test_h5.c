@@ -354,6 +354,19 @@ static void test_death(const char *path, int64_t flush_bytes) {
   T_CHECK(n_old > 5 && n_new > 5, "%d times the old rows, %d times the new", n_old, n_new);
 }
 
+/* A reader reads what was there when it opened the file, whatever others commit meanwhile. */
+static void test_reader(const char *path) {
+  struct h5_file *file, *reader;
+  make_old(path);
+  T_CHECK(!h5_open(path, false, &reader), "%s", error_text());
+  T_CHECK(!h5_open(path, true, &file) && !append_rows(file, OLD_ROWS, NEW_ROWS) && !h5_close(&file), "%s",
+          error_text());
+  T_CHECK(check_rows(reader) == OLD_ROWS, "not the rows of when it was opened: %s", error_text());
+  h5_close(&reader);
+  T_CHECK(!h5_open(path, false, &reader) && check_rows(reader) == OLD_ROWS + NEW_ROWS, "%s", error_text());
+  h5_close(&reader);
+}
+
 static void test_full_disk(const char *path, int64_t flush_bytes) {
   deadly = false;
   for (int i = 0; i < 20; i++) {
@@ -386,6 +399,7 @@ int main(void) {
   int64_t flush_bytes = measure_flush(path);
   T_CHECK(flush_bytes > 200000, "%" PRId64 " bytes of a flush", flush_bytes);
   test_death(path, flush_bytes);
+  test_reader(path);
   test_full_disk(path, flush_bytes);
   T_CHECK(n_locks == 0, "%d locks asked for", n_locks);
   T_CHECK(h5_balance() == 0, "%" PRId64 " HDF5 objects open", h5_balance());

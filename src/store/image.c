@@ -16,6 +16,7 @@
 #include "store/seal.h"
 
 enum { PAGE_BYTES = 1 << 16 };
+static const int64_t MOST_KEPT_BYTES = (int64_t)1 << 30; /* of a sealed file, by a reader */
 static const char JOURNAL_MAGIC[8] = "PSJRNL1";
 
 struct image {
@@ -30,7 +31,7 @@ struct image {
   uint64_t *hashes;     /* [n_hashes] of the pages as committed, of a sealed file that may be written */
   int64_t n_hashes;
   int64_t n_pages;       /* length of `pages` */
-  unsigned char **pages; /* changed pages, NULL where the disk has the content */
+  unsigned char **pages; /* changed pages, or those that a reader keeps; NULL where the disk has the content */
 };
 
 /* The journal file: this header, n_pages page numbers, n_pages pages. */
@@ -390,8 +391,8 @@ int64_t image_measure(const struct image *image, int64_t content) {
   return content + (image->sealed ? (int64_t)sizeof(struct seal) : 0);
 }
 
-/* Hashes of all pages of the content. Returns 0 or errno. */
-static int hash_pages(struct image *image) {
+/* Hashes of all pages of the content; `keep`: the pages stay in memory. Returns 0 or errno. */
+static int hash_pages(struct image *image, bool keep) {
   int64_t n = count_pages(image->size);
   int failure = 0;
   unsigned char *page = mem_alloc(PAGE_BYTES);
@@ -401,6 +402,7 @@ static int hash_pages(struct image *image) {
     failure = image_read(image, i * PAGE_BYTES, page, bytes);
     memset(page + bytes, 0, (size_t)(PAGE_BYTES - bytes));
     image->hashes[i] = hash_bytes(page, PAGE_BYTES, 0);
+    if (keep) image_write(image, i * PAGE_BYTES, page, bytes);
   }
   image->n_hashes = n;
   mem_free(page);
@@ -418,7 +420,7 @@ static int break_seal(struct image *image, bool writable, bool *good) {
   if (found) image->size = image->disk_content = at;
   image->sealed = found || writable;
   if (failure || !image->sealed || !*good) return failure;
-  failure = hash_pages(image);
+  failure = hash_pages(image, !writable && image->size <= MOST_KEPT_BYTES);
   *good = !found || seal_make(image->size, image->hashes, image->n_hashes).hash == seal.hash;
   return failure;
 }

@@ -5,9 +5,10 @@
  * then the changed pages of the old part and the file's last page to a journal beside the file (path.journal), and only
  * then change the file itself; a complete journal found at opening is applied first (read-only: taken from the
  * journal), an incomplete one is dropped. Files end in a seal (seal.h) beyond their content, which is held against it
- * when they are opened: damage anywhere in a file is found then, before HDF5 meets it. There is no locking. A full disk
- * is found before the file is touched; then the file is as it was, the changes stay in memory and a later commit tries
- * again.
+ * when they are opened: damage anywhere in a file is found then, before HDF5 meets it. There is no locking: a reader
+ * keeps what it has held against the seal, so that commits of others do not change what it reads (files of more than
+ * 1 GiB are read from the disk again). A full disk is found before the file is touched; then the file is as it was, the
+ * changes stay in memory and a later commit tries again.
  */
 #ifndef PENSTOCK_STORE_IMAGE_H
 #define PENSTOCK_STORE_IMAGE_H
