@@ -1,6 +1,8 @@
 /* Planner obscura by default: its plans through all checks and within their limits, no slower than the paper's
  * procedure, 1F1B, AdaPipe or BPipe under the same limits; what notes say; what a deck names. */
+#include "base/error.h"
 #include "base/mem.h"
+#include "dag/dag.h"
 #include "model/footprint.h"
 #include "obscura_case.h"
 #include "plan/recompute.h"
@@ -200,6 +202,41 @@ static void test_by_block(void) {
   obscura_case_close(&c);
 }
 
+/* Block by block a stage takes no more than is estimated, wherever it begins and ends between layers. */
+static void test_block_estimate(void) {
+  for (int trial = 0; trial < 60; trial++) {
+    struct obscura_case c;
+    struct plan *plan = NULL;
+    struct dag *dag = NULL;
+    double blocks[MAX_RANKS];
+    int32_t p = 2 + trial % 4;
+    int halves = 0;
+    for (int32_t s = 0; s < p; s++) {
+      int n = s + 1 < p ? 1 + (int)obscura_case_draw(7) : 1 + (halves + 1) % 2 + 2 * (int)obscura_case_draw(2);
+      blocks[s] = n / 2.0;
+      halves += n;
+    }
+    if (halves % 2) blocks[p - 1] += 0.5, halves++;
+    obscura_case_open(&c, halves / 2, p, 1 + (int32_t)obscura_case_draw(9), 0);
+    c.request.partition = (struct params_partition){.kind = PARAMS_CUT_LIST, .n = p, .blocks = blocks};
+    c.request.recompute_by = PARAMS_RECOMPUTE_BY_BLOCK;
+    T_CHECK(!planner_run("1f1b", &c.request, &plan) && !dag_build(plan, c.model, &dag), "%s", error_text());
+    struct stage_needs *needs = stage_needs_create(&c.request);
+    for (int32_t s = 0; plan && s < p; s++) {
+      const struct plan_stage *stage = &plan->stages[s];
+      struct stage_need need = stage_needs_get(needs, s, s, stage->first_layer, stage->n_layers);
+      int64_t estimate = stage_need_get_peak(&need, need.discardable), peak = dag_get_peak(dag, s, NULL);
+      T_CHECK(estimate >= peak, "trial %d p %d stage %d of layers %d to %d: %lld, estimated %lld", trial, (int)p,
+              (int)s, (int)stage->first_layer, (int)(stage->first_layer + stage->n_layers - 1), (long long)peak,
+              (long long)estimate);
+    }
+    stage_needs_destroy(&needs);
+    dag_destroy(&dag);
+    plan_destroy(&plan);
+    obscura_case_close(&c);
+  }
+}
+
 int main(void) {
   test_never_slower();
   test_swap_helps();
@@ -209,5 +246,6 @@ int main(void) {
   test_small_part();
   test_without_costs();
   test_by_block();
+  test_block_estimate();
   return t_end();
 }

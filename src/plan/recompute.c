@@ -170,9 +170,8 @@ void recompute_put(struct plan *plan, const uint32_t *ops, const bool *stages) {
 
 /* ---- parts ---- */
 
-/* Returns the first layer of the part that ends before layer `end`. */
-static int32_t find_part(const struct model *model, const struct plan_stage *stage, int32_t end) {
-  int32_t l = end - 1, first = stage->first_layer;
+int32_t recompute_find_part(const struct model *model, int32_t first, int32_t end) {
+  int32_t l = end - 1;
   while (l > first && model->layers[l].block < 0) l--; /* the head goes with the block before it */
   int32_t block = model->layers[l].block;
   while (l > first && (model->layers[l - 1].block == block || model->layers[l - 1].block < 0)) l--;
@@ -202,7 +201,7 @@ static void add_parts(struct cutting *c, const struct plan *plan, const struct m
                       const struct plan_action *a) {
   const struct plan_stage *stage = &plan->stages[a->stage];
   for (int32_t end = stage->first_layer + stage->n_layers, first; end > stage->first_layer; end = first) {
-    first = find_part(model, stage, end);
+    first = recompute_find_part(model, stage->first_layer, end);
     bool any = false;
     for (int32_t l = first; l < end; l++) any = any || plan_get_discarded(plan, l, a->micro);
     if (any) add_part(c, (struct plan_action){NODE_R, a->stage, a->micro}, first, end);

@@ -30,5 +30,7 @@ void recompute_put_first(struct plan *plan, const uint32_t *ops, const int32_t *
  * backward did. Moves keep their actions. Once, after recomputation and moves are in the plan and before plan_freeze.
  */
 void recompute_cut(struct plan *plan, const struct model *model, const bool *stages);
+/* Returns the first layer of the part that ends before layer `end`, of a stage that begins with layer `first`. */
+int32_t recompute_find_part(const struct model *model, int32_t first, int32_t end);
 
 #endif

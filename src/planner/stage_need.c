@@ -28,26 +28,23 @@ static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t stage_need_get_peak(const struct stage_need *need, int64_t discarded) {
   int64_t forward = min64(discarded + need->work_forward, need->work_discarding);
   return need->fixed + need->copies * (need->keep - discarded) +
-         max64(forward, (discarded + need->parts - 1) / need->parts + need->work_backward);
+         max64(forward, min64(discarded, need->part) + need->work_backward);
 }
 
-/* Returns the bytes to discard of each micro-batch so that `over` bytes are saved, when of every micro-batch but one
- * all are saved, and of that all but one of so many parts. */
-static int64_t share(int64_t over, int64_t copies, int64_t parts) {
-  int64_t each = copies * parts - 1;
+double stage_need_share(double over, double copies, int64_t part) {
   if (over <= 0) return 0;
-  return each > 0 ? (int64_t)ceil((double)over * (double)parts / (double)each) : INT64_MAX;
+  double all = copies > 1 ? ceil(over / (copies - 1)) : INFINITY; /* where all are there again */
+  return all <= (double)part || part == INT64_MAX || copies <= 0 ? all : ceil((over + (double)part) / copies);
 }
 
 int64_t stage_need_get_discarded(const struct stage_need *need, int64_t limit) {
   if (limit == INT64_MAX) return 0;
   int64_t over = need->fixed + need->copies * need->keep - limit;
-  int64_t backward = share(over + need->work_backward, need->copies, need->parts);
-  int64_t forward =
-      min64(share(over + need->work_forward, need->copies, 1), /* of its own it has all */
-            over + need->work_discarding <= 0 ? 0 : (over + need->work_discarding + need->copies - 1) / need->copies);
-  int64_t discarded = max64(backward, forward);
-  return discarded == INT64_MAX ? -1 : discarded;
+  double backward = stage_need_share((double)(over + need->work_backward), need->copies, need->part);
+  double forward = fmin(stage_need_share((double)(over + need->work_forward), need->copies, INT64_MAX),
+                        stage_need_share((double)(over + need->work_discarding), need->copies, 0));
+  double discarded = fmax(backward, forward);
+  return isinf(discarded) ? -1 : (int64_t)discarded;
 }
 
 static struct micro_shape find_largest(const struct plan_request *request) {
@@ -201,16 +198,19 @@ static struct sums sum_layers(const struct stage_needs *needs, int32_t first, in
   return sums;
 }
 
-/* Parts of a recomputation, as recompute_cut makes them: the blocks that a stage has something of. */
-static int32_t count_parts(const struct stage_needs *needs, int32_t first, int32_t n) {
-  const struct layer *layers = needs->request->model->layers;
-  int32_t parts = 0;
-  if (needs->request->recompute_by != PARAMS_RECOMPUTE_BY_BLOCK) return 1;
-  for (int32_t l = first, block = -1; l < first + n; l++) {
-    parts += layers[l].block >= 0 && layers[l].block != block;
-    if (layers[l].block >= 0) block = layers[l].block;
+/* Cuts a recomputation as recompute_cut does. A backward in parts holds two gradients of hidden states between them,
+ * beside those within the part. */
+static void cut_parts(const struct stage_needs *needs, int32_t first, int32_t n, struct stage_need *need) {
+  int32_t longest = 0;
+  need->part = INT64_MAX;
+  if (needs->request->recompute_by != PARAMS_RECOMPUTE_BY_BLOCK) return;
+  need->part = 0;
+  for (int32_t end = first + n, begin; end > first; end = begin) {
+    begin = recompute_find_part(needs->request->model, first, end);
+    need->part = max64(need->part, needs->discardable[end] - needs->discardable[begin]);
+    longest = end - begin > longest ? end - begin : longest;
   }
-  return parts > 0 ? parts : 1;
+  if (longest < n) need->work_backward += (2 + min64(longest - 1, 2) - min64(n - 1, 2)) * needs->boundary;
 }
 
 struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage, int32_t rank, int32_t first,
@@ -219,7 +219,7 @@ struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage
   int32_t depth = needs->n_stages - stage, copies = depth < needs->request->n_micro ? depth : needs->request->n_micro;
   int64_t enters = stage > 0 ? get_output(needs, first - 1) : 0;
   int64_t leaves = stage + 1 < needs->n_stages ? get_output(needs, first + n - 1) : 0;
-  return (struct stage_need){
+  struct stage_need need = {
       .forward = get_pass(needs, rank, first, n, PASS_FORWARD),
       .backward = get_pass(needs, rank, first, n, PASS_INPUT) + get_pass(needs, rank, first, n, PASS_WEIGHT),
       .fixed = get_static(needs, first, n) + sum_under_way(stage, needs->n_stages, enters, leaves),
@@ -229,6 +229,7 @@ struct stage_need stage_needs_get(const struct stage_needs *needs, int32_t stage
       .work_forward = sums.work_forward,
       .work_backward = sums.work_backward,
       .work_discarding = sums.work_discarding,
-      .copies = copies,
-      .parts = count_parts(needs, first, n)};
+      .copies = copies};
+  cut_parts(needs, first, n, &need);
+  return need;
 }

@@ -16,12 +16,15 @@ struct stage_need {
   int64_t work_forward, work_backward; /* workspaces */
   int64_t work_discarding;             /* of a forward that discards all it may: its largest layer passes through */
   int32_t copies;                      /* micro-batches kept at a time */
-  int32_t parts;                       /* of a recomputation: one of them is there at a time */
+  int64_t part; /* of discardable: the most that is rebuilt at a time; INT64_MAX: all that is discarded */
 };
 
 /* Bytes that a rank takes at most when `discarded` bytes of what each copy keeps are discarded. A backward has those of
  * its own micro-batch again, or of one part of it; a forward no more of them than its largest layer's. */
 int64_t stage_need_get_peak(const struct stage_need *need, int64_t discarded);
+/* Returns the least bytes to discard of each of so many copies to save `over` bytes, when of one of them up to `part`
+ * bytes are there again; INFINITY: no number is enough. */
+double stage_need_share(double over, double copies, int64_t part);
 /* The least bytes that have to be discarded for a limit, 0 for none; -1 when no number is enough. */
 int64_t stage_need_get_discarded(const struct stage_need *need, int64_t limit);
 

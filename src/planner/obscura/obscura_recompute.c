@@ -16,9 +16,6 @@ int64_t obscura_get_limit(const struct obscura *x, const struct obscura_draft *d
   return limit > d->margin[stage] ? limit - d->margin[stage] : 0;
 }
 
-/* Returns the bytes to discard of each micro-batch so that `over` bytes are saved, when `each` of them are alive. */
-static double share(double over, double each) { return over <= 0 ? 0 : each > 0 ? ceil(over / each) : INFINITY; }
-
 int64_t obscura_get_discard(const struct obscura *x, const struct obscura_draft *d, int32_t s) {
   const struct stage_need *need = &d->needs[s];
   int64_t limit = obscura_get_limit(x, d, s);
@@ -28,9 +25,9 @@ int64_t obscura_get_discard(const struct obscura *x, const struct obscura_draft 
                                                                  *stage_needs_get_micro(x->needs))
                                       : 0;
   double over = (double)need->fixed + copies * (double)need->keep + away * leaves - (double)limit;
-  double backward = share(over + (double)need->work_backward, copies - 1.0 / need->parts);
-  double forward =
-      fmin(share(over + (double)need->work_forward, copies - 1), share(over + (double)need->work_discarding, copies));
+  double backward = stage_need_share(over + (double)need->work_backward, copies, need->part);
+  double forward = fmin(stage_need_share(over + (double)need->work_forward, copies, INT64_MAX),
+                        stage_need_share(over + (double)need->work_discarding, copies, 0));
   double most = fmax(backward, forward);
   return most > (double)need->keep ? -1 : (int64_t)most;
 }
