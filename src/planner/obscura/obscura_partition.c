@@ -124,6 +124,20 @@ bool obscura_cut_least(const struct obscura *x, struct plan_stage *stages) {
   return partition_make_within(x->request, get_least, x, stages);
 }
 
+struct scaled {
+  const struct obscura *x;
+  double part;
+};
+
+static int64_t get_scaled(const void *context, int32_t stage, const struct stage_need *need) {
+  const struct scaled *scaled = context;
+  return (int64_t)ceil((double)get_least(scaled->x, stage, need) / scaled->part);
+}
+
+bool obscura_cut_within(const struct obscura *x, double part, struct plan_stage *stages) {
+  return partition_make_within(x->request, get_scaled, &(struct scaled){x, part}, stages);
+}
+
 void obscura_cut_nearest(const struct obscura *x, struct plan_stage *stages) {
   partition_make_nearest(x->request, get_least, x, stages);
 }

@@ -232,6 +232,43 @@ static struct obscura_draft *make_least(struct obscura *x, const struct plan_sta
   return d;
 }
 
+/* Returns the least part of the limits within which there is a cut, 0: not even within all. */
+static double find_least_part(const struct obscura *x, struct plan_stage *stages) {
+  enum { HALVINGS = 10 };
+  double low = 0, high = 1;
+  if (!obscura_cut_within(x, 1, stages)) return 0;
+  for (int k = 0; k < HALVINGS; k++) {
+    double middle = low + (high - low) / 2;
+    *(obscura_cut_within(x, middle, stages) ? &high : &low) = middle;
+  }
+  return high;
+}
+
+/* Makes a draft that takes as little memory as can be. A cut that is estimated to fit may take a little more than its
+ * limits: then those within less are tried, to the least that any cut takes, so that what fits with less memory does
+ * with more. */
+static struct obscura_draft *find_any(struct obscura *x, const struct plan_stage *base) {
+  static const double PARTS[] = {1, 1 - 1 / 256.0, 1 - 1 / 64.0, 1 - 1 / 32.0, 1 - 1 / 16.0, 0};
+  struct plan_stage *stages = MEM_NEW(struct plan_stage, x->n_stages);
+  struct obscura_draft *found = NULL;
+  bool cuts = x->request->partition.kind == PARAMS_CUT_AUTO;
+  double least = cuts && x->request->simulate ? find_least_part(x, stages) : 0;
+  for (int k = 0; least > 0 && (!found || isinf(found->seconds)); k++) {
+    if (PARTS[k] <= least && k > 0 && PARTS[k - 1] <= least) break;
+    obscura_cut_within(x, fmax(PARTS[k], least), stages);
+    obscura_draft_destroy(&found);
+    found = make_least(x, stages);
+    obscura_draft_evaluate(x, found);
+  }
+  if (!found) {
+    memcpy(stages, base, sizeof *stages * (size_t)x->n_stages);
+    if (cuts) obscura_cut_nearest(x, stages);
+    found = make_least(x, stages);
+  }
+  mem_free(stages);
+  return found;
+}
+
 /* Each means is searched after those before it and what they find stays a candidate: with one more means allowed no
  * plan is slower. */
 struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *paper, const struct plan_stage *base,
@@ -252,12 +289,8 @@ struct obscura_draft *obscura_search(struct obscura *x, struct obscura_draft *pa
   if (best->seconds < before) obscura_refine(x, best, true, choice);
   if (x->request->recompute_ops) spare_micro(x, &best);
   if (isinf(best->seconds)) {
-    struct plan_stage *least = MEM_NEW(struct plan_stage, x->n_stages);
-    memcpy(least, base, sizeof *least * (size_t)x->n_stages);
-    if (x->request->partition.kind == PARAMS_CUT_AUTO) obscura_cut_nearest(x, least);
     obscura_draft_destroy(&best);
-    best = make_least(x, least);
-    mem_free(least);
+    best = find_any(x, base);
   }
   return best;
 }
