@@ -151,7 +151,7 @@ bool obscura_links_are_faster(const struct obscura *x, const struct plan_stage *
 void obscura_adjust(struct obscura *x, struct obscura_draft **draft);
 /* Cuts the layers so that each stage fits when all is discarded and all has left that may. False when none fits. */
 bool obscura_cut_least(const struct obscura *x, struct plan_stage *stages);
-/* The same within a part of each limit. */
+/* Cuts in that way within a part of each limit. */
 bool obscura_cut_within(const struct obscura *x, double part, struct plan_stage *stages);
 /* Cuts so that the limit that they would then need is least, for the message when none fits. */
 void obscura_cut_nearest(const struct obscura *x, struct plan_stage *stages);
